@@ -67,7 +67,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'service/wire': 'service/store service/brains:types',
   'service/sandbox': 'service/store service/wire',
   'service/console':
-    'service/settings service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
+    'service/settings service/wire service/knowledge service/models:types service/brains:types authenticate/sessions authenticate/password guard http errors secret',
   service: 'service secret',
   page: `config:types http ${BASE}`,
 };

@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { call } from './harness/clients/call.ts';
+import { until } from './harness/clock/until.ts';
 import { CANARY, MESSAGE } from './harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from './harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from './harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;

@@ -10,7 +10,8 @@ import { openMessages } from '../src/relay/message/open-messages.ts';
 import { call, expectProblem, parseAnswer } from './harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient } from './harness/clients/raw-client.ts';
 import { pass, stopClock } from './harness/clock/stop-clock.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from './harness/relay/relay-and-upstream.ts';
+import { until } from './harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from './harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
 
 const bounds = connectionBounds({ most: 100, mostOfAddress: 100 });

@@ -12,9 +12,9 @@ import {
 } from '../src/client/session/bot-client.ts';
 import type { Guards } from '../src/client/transport/bot-event.ts';
 import { type BotService, startBotService } from '../src/service/bot-service.ts';
+import { until } from './harness/clock/until.ts';
 import { codeOf } from './harness/documents/markdown.ts';
 import { CANARY, startRelay, type TestRelay, USER } from './harness/relay/relay.ts';
-import { until } from './harness/relay/relay-and-upstream.ts';
 import { startBotRuns } from './harness/service/bot-runs.ts';
 
 /** What fetch-event-source needs of a page. */

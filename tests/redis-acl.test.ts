@@ -8,6 +8,7 @@ import { loadConfig } from '../src/config/config.ts';
 import { call } from './harness/clients/call.ts';
 import { bodyOf, EVENTS, INIT, WHOLE } from './harness/clients/joining.ts';
 import { CHANNEL, jsonAnswer, SUSPEND_PATH } from './harness/clients/suspend.ts';
+import { until } from './harness/clock/until.ts';
 import { sectionOf } from './harness/documents/markdown.ts';
 import { ROOT, readSources } from './harness/documents/sources.ts';
 import { connected, describeWithRedis, stopRedis } from './harness/redis/redis.ts';
@@ -16,7 +17,6 @@ import { checkEnvironment, runCheck } from './harness/relay/check.ts';
 import { type JoinInstances, startJoinInstances, statesOfNames } from './harness/relay/join-instances.ts';
 import { freshFolder, inFrontOf, stopProcesses } from './harness/relay/process.ts';
 import type { TestRelay } from './harness/relay/relay.ts';
-import { until } from './harness/relay/relay-and-upstream.ts';
 import { makeAuthority, removeAuthorities } from './harness/service/authority.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from './harness/service/raw-upstream.ts';
 

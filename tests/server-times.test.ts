@@ -5,7 +5,8 @@ import { FINAL_EVENT_MS } from '../src/process/server.ts';
 import { call, expectProblem, parseAnswer } from './harness/clients/call.ts';
 import { type RawClient, rawClient, rawMessage } from './harness/clients/raw-client.ts';
 import { pass, stopClock } from './harness/clock/stop-clock.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from './harness/relay/relay-and-upstream.ts';
+import { until } from './harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from './harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;

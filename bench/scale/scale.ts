@@ -7,7 +7,6 @@ import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { startCluster } from '../../tests/harness/redis/redis-cluster.ts';
-import { stopProcessesOfRedis } from '../../tests/harness/redis/redis-process.ts';
 import { startRedis, stopRedis } from '../../tests/harness/redis/redis-server.ts';
 import { sendMany } from '../figures/messages.ts';
 import { numberText } from '../report/format.ts';
@@ -70,7 +69,6 @@ try {
 } finally {
   redis.close();
   stopRedis();
-  stopProcessesOfRedis();
 }
 
 /** What a message, an event and an open stream ask of Redis. */

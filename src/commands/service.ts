@@ -102,7 +102,9 @@ async function act(
 /** @throws SettingsError if the service keeps its data in memory */
 function fileOf({ data: path, secret }: ServiceConfig) {
   if (path === undefined || !secret)
-    throw new SettingsError('SERVICE_DATA is not set: the service keeps its data in memory.');
+    throw new SettingsError(
+      'SERVICE_DATA is not set: name the file of the service, with the SERVICE_SECRET that it is started with.',
+    );
   return { path, secret };
 }
 

@@ -1,8 +1,7 @@
 import type { Config } from '../config/config.ts';
 import { ASSISTANT_BOT } from '../service/bot-brains.ts';
 import type { BotService } from '../service/bot-service.ts';
-import { allowedDemoBot, demoBots } from '../service/brains/demo-bots.ts';
-import { SCRIPTED_BOTS } from '../service/brains/scripted.ts';
+import { allowedDemoBot, demoBots, SCRIPTED_BOTS } from '../service/brains/scripted.ts';
 import { type ServiceStart, serviceLines, startService } from './start-service.ts';
 
 /** The user who can sign in to the demo. */

@@ -29,6 +29,7 @@ export async function startService(
       ...(data !== undefined && secret && { database: { path: data, secret } }),
       ...(model && { assistant: assistantOf(model) }),
       ...(consolePort !== undefined && { console: { ...console, port: consolePort } }),
+      onModelError: (bot, cause) => logger.warn({ bot, cause }, 'model failed'),
       onFault: (err) => logger.error({ err }, 'bot service failed'),
     });
   } catch (error) {

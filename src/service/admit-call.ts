@@ -1,14 +1,15 @@
 import type { IncomingMessage } from 'node:http';
 import type { Brain } from './brains/steps.ts';
 import type { Operations } from './operations.ts';
-import { Refusal } from './wire/refusal.ts';
-import type { Operation, ServiceCall } from './wire/service-call.ts';
+import { Refusal } from './wire/answers.ts';
+import type { Operation, Service, ServiceCall } from './wire/service-call.ts';
 
 /** Both shapes of a bot's path, with what stands below it, and the query. */
 const PATH = /^(?:\/generic)?\/ns\/([^/?]+)\/bot-provider\/([^/?]+)\/([^?]+)(?:\?(.*))?$/;
 const SANDBOX = /^sandbox\/([^/]+)\//;
 
 export interface Admission {
+  readonly service: Service;
   readonly operations: Operations;
   /** The id of the project that an enabled key is of. */
   readonly projectOfKey: (key: string) => string | undefined;
@@ -17,11 +18,6 @@ export interface Admission {
   readonly admit: (endpoint: string) => boolean;
 }
 
-type Admitted = Pick<
-  ServiceCall,
-  'projectId' | 'namespace' | 'botProviderName' | 'endpoint' | 'brain' | 'query' | 'sandbox'
->;
-
 /**
  * Finds the operation of a request and admits it: its key names the project, and the bot must be one of that.
  * `message/sse` has the budget of the bot, and each other path its own.
@@ -29,8 +25,8 @@ type Admitted = Pick<
  */
 export function admitCall(
   { method, url = '', headers }: IncomingMessage,
-  { operations, projectOfKey, brainOf, admit }: Admission,
-): Admitted & { readonly operation: Operation } {
+  { service, operations, projectOfKey, brainOf, admit }: Admission,
+): Omit<ServiceCall, 'req' | 'res'> & { readonly operation: Operation } {
   const [, ...parts] = PATH.exec(url) ?? [];
   const [namespace = '', botProviderName = '', below = ''] = parts.map((part = '') => part);
   const path = below.replace(SANDBOX, 'sandbox/:sandbox/');
@@ -46,7 +42,8 @@ export function admitCall(
   if (!brain) throw new Refusal('BOT_NOT_FOUND');
   if (!admit(path === 'message/sse' ? endpoint : `${endpoint}/${path}`)) throw new Refusal('RATE_LIMITED');
   const sandbox = decoded(SANDBOX.exec(below)?.[1] ?? '');
-  return { ...bot, projectId, endpoint, brain, query: new URLSearchParams(parts[3]), sandbox, operation };
+  const query = new URLSearchParams(parts[3]);
+  return { ...bot, service, projectId, endpoint, brain, query, sandbox, operation };
 }
 
 const WINDOW_MS = 1000;

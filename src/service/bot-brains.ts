@@ -1,14 +1,16 @@
 import type { Admission } from './admit-call.ts';
 import { modelBrain } from './brains/model.ts';
 import { type Speed, scriptedBrain } from './brains/scripted.ts';
-import type { Brain, Search } from './brains/steps.ts';
+import type { Brain, RunError, Search } from './brains/steps.ts';
+import type { EmbeddingModel } from './knowledge/embedding-model.ts';
 import type { Knowledge } from './knowledge/knowledge.ts';
+import { embedder } from './models/embedder.ts';
 import { languageModel } from './models/language-model.ts';
-import { ModelError } from './models/provider-error.ts';
-import { embeddingModelOf, modelRunError } from './project-models.ts';
+import { ModelError, providerError } from './models/provider-error.ts';
 import type { Bot } from './settings/bot.ts';
 import { hintOf, type ModelSettings } from './settings/model-settings.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
+import { SettingsError } from './settings/settings-error.ts';
 
 /** The bot of SERVICE_MODEL. It is in memory alone. */
 const ASSISTANT: Bot = {
@@ -34,8 +36,8 @@ export interface BotBrainsOptions {
   /** The model of `demo/assistant`, if there is such a bot. */
   readonly assistant?: ModelSettings | undefined;
   readonly speed?: Partial<Speed> | undefined;
-  /** What answers for a bot of the settings; if not given, the model of its project. */
-  readonly modelBrainOf?: ((projectId: string, bot: Bot) => Brain) | undefined;
+  /** Called when a model, or the search in the knowledge, fails in an answer of `bot`. `code` says how. */
+  readonly onModelError?: ((bot: string, code: string) => void) | undefined;
   /** Bots of every project, which need no settings, by `namespace/bot`. */
   readonly brains?: Readonly<Record<string, Brain>> | undefined;
 }
@@ -45,20 +47,27 @@ export interface BotBrainsOptions {
  * assistant and the scripts.
  */
 export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
-  const { settings, assistant, speed, brains = {}, modelBrainOf = brainOfProject(options) } = options;
+  const { settings, assistant, speed, brains = {} } = options;
   const pace = { wordMs: 60, silenceMs: 40_000, ...speed };
   return (projectId, namespace, name) => {
     const endpoint = `${namespace}/${name}`;
     if (Object.hasOwn(brains, endpoint)) return brains[endpoint];
     if (!settings.namespaces(projectId).includes(namespace)) return undefined;
     const bot = settings.bot(namespace, name);
-    if (bot) return modelBrainOf(projectId, bot);
-    if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, assistant);
+    if (bot) return brainOfProject(options, projectId, bot);
+    if (assistant && endpoint === ASSISTANT_BOT)
+      return brainOf(options, { bot: ASSISTANT, model: assistant });
     return scriptedBrain(endpoint, pace);
   };
 }
 
-function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): Brain {
+interface Answering {
+  readonly bot: Bot;
+  readonly model: ModelSettings | undefined;
+  readonly search?: Search | undefined;
+}
+
+function brainOf({ onModelError }: BotBrainsOptions, { bot, model, search }: Answering): Brain {
   return modelBrain({
     bot,
     async model() {
@@ -67,15 +76,52 @@ function brainOf(bot: Bot, model: ModelSettings | undefined, search?: Search): B
     },
     windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
     ...(search && { search }),
-    providerError: modelRunError,
+    runError(error) {
+      const told = runErrorOf(error);
+      onModelError?.(`${bot.namespace}/${bot.name}`, told.code);
+      return told;
+    },
   });
 }
 
-const brainOfProject =
-  ({ settings, knowledge }: BotBrainsOptions) =>
-  (projectId: string, bot: Bot): Brain => {
-    const embedding = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
-    const search: Search | undefined =
-      embedding && ((query, signal) => knowledge.search(projectId, query, { model: embedding, signal }));
-    return brainOf(bot, settings.model(projectId, 'completion'), search);
-  };
+function brainOfProject(options: BotBrainsOptions, projectId: string, bot: Bot): Brain {
+  const { settings, knowledge } = options;
+  const model = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
+  const search: Search | undefined =
+    model && ((query, signal) => knowledge.search(projectId, query, { model, signal }));
+  return brainOf(options, { bot, model: settings.model(projectId, 'completion'), search });
+}
+
+/** How long one call of an embedding model may take, in ms: while it waits, no other document is indexed. */
+const EMBED_MS = 120_000;
+
+/** The embedding model of a project, if it has one. It is loaded when it is asked. */
+export function embeddingModelOf(
+  settings: Pick<Settings, 'model'>,
+  projectId: string,
+  limitMs = EMBED_MS,
+): EmbeddingModel | undefined {
+  const found = settings.model(projectId, 'embedding');
+  return (
+    found && {
+      // The same name can be another model at another kind of provider.
+      model: `${found.kind}/${found.deployment ?? found.model}`,
+      async embed(texts, purpose, signal) {
+        const limited = AbortSignal.any([signal, AbortSignal.timeout(limitMs)]);
+        try {
+          const { embeddings } = await (await embedder(found))(texts, purpose, limited);
+          return embeddings.map((embedding) => Float32Array.from(embedding));
+        } catch (error) {
+          signal.throwIfAborted();
+          throw new SettingsError(providerError(error).message);
+        }
+      },
+    }
+  );
+}
+
+/** What a run is told of an error of a model, or of the knowledge. */
+function runErrorOf(error: unknown): RunError {
+  if (error instanceof SettingsError) return { code: 'KNOWLEDGE_FAILED', message: error.message };
+  return providerError(error);
+}

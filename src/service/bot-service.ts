@@ -3,21 +3,21 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { secret } from '../secret.ts';
 import { type Admission, admitCall, endpointLimit } from './admit-call.ts';
-import { type BotBrainsOptions, botBrains } from './bot-brains.ts';
+import { type BotBrainsOptions, botBrains, embeddingModelOf } from './bot-brains.ts';
+import type { Console, ConsoleOptions } from './console/console.ts';
+import { testConnection } from './models/connection-test.ts';
 import { operationsOf } from './operations.ts';
-import { type ConsoleAddress, type ServiceConsole, startServiceConsole } from './service-console.ts';
 import { type DatabaseFile, openState } from './service-state.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
-import { Refusal, refuse } from './wire/refusal.ts';
-import type { Service } from './wire/service-call.ts';
+import { Refusal, refuse } from './wire/answers.ts';
 
 const LIMIT = 5;
 const MAX_EXECUTION_MS = 180_000;
 const KEEP_DAYS = 30;
 
 export interface BotServiceOptions
-  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'modelBrainOf' | 'speed'> {
-  /** Keys that are imported into the project `demo`. */
+  extends Pick<BotBrainsOptions, 'assistant' | 'brains' | 'onModelError' | 'speed'> {
+  /** Keys that are imported into the project `demo`, as long as there is one; those that are known stay as they are. */
   readonly keys?: readonly string[];
   /** In memory if not given. */
   readonly database?: DatabaseFile | undefined;
@@ -31,7 +31,7 @@ export interface BotServiceOptions
   readonly host?: string;
   readonly port?: number;
   /** Where the console listens; there is none if not given. */
-  readonly console?: ConsoleAddress | undefined;
+  readonly console?: Pick<ConsoleOptions, 'host' | 'port' | 'publicUrl'> | undefined;
   /** Called with each error that is a fault of the service. */
   readonly onFault?: (error: unknown) => void;
 }
@@ -39,7 +39,7 @@ export interface BotServiceOptions
 export interface BotService {
   readonly url: URL;
   readonly settings: Settings;
-  readonly console: ServiceConsole | undefined;
+  readonly console: Console | undefined;
   /** Makes a key invalid, as an operator does at the service's console. */
   disableKey(key: string): void;
   /** Makes a key valid; one that is not known becomes one of the project `demo`. */
@@ -62,10 +62,16 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   const { projectOfKey, countMessage } = settings;
   const brainOf = botBrains({ ...options, settings, knowledge });
   const admit = endpointLimit(limit);
-  const admission = { operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
   const service = { channels, maxExecutionMs, countMessage };
-  const server = createServer((req, res) => void answer(req, res, { admission, service, onFault }));
-  let console: ServiceConsole | undefined;
+  const admission = { service, operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
+  const server = createServer((req, res) =>
+    answer(req, res, admission).catch((error) => {
+      // A client that leaves before its request is whole is no fault.
+      if (error !== req.errored) onFault(error);
+      res.destroy();
+    }),
+  );
+  let console: Console | undefined;
   const close = async () => {
     const closed = server.listening ? once(server, 'close') : undefined;
     server.close();
@@ -76,10 +82,18 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
     state.close();
   };
   try {
-    for (const key of keys) imported(key);
+    // An administrator may have deleted the project, or given one of the keys to another.
+    const added = settings.project(DEMO) ? keys.filter((key) => !settings.hasKey(key)) : [];
+    for (const key of added) imported(key);
     server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
     await once(server, 'listening');
-    console = options.console && (await startServiceConsole(options.console, { ...state, brainOf, onFault }));
+    if (options.console) {
+      const embeddingModel = (projectId: string) => embeddingModelOf(settings, projectId);
+      const parts = { settings, knowledge, brainOf, embeddingModel, testConnection, onFault };
+      // Its pages are loaded only now.
+      const { startConsole } = await import('./console/console.ts');
+      console = await startConsole({ ...options.console, ...parts });
+    }
   } catch (error) {
     await close();
     throw error;
@@ -96,23 +110,13 @@ function urlOf({ address, family, port }: AddressInfo): URL {
   return new URL(`http://${family === 'IPv6' ? `[${address}]` : address}:${port}`);
 }
 
-interface Answering {
-  readonly admission: Admission;
-  readonly service: Service;
-  readonly onFault: (error: unknown) => void;
-}
-
-async function answer(
-  req: IncomingMessage,
-  res: ServerResponse,
-  { admission, service, onFault }: Answering,
-): Promise<void> {
+async function answer(req: IncomingMessage, res: ServerResponse, admission: Admission): Promise<void> {
   try {
-    const { operation, ...admitted } = admitCall(req, admission);
-    await operation({ req, res, service, ...admitted });
+    const { operation, ...call } = admitCall(req, admission);
+    await operation({ req, res, ...call });
   } catch (error) {
-    if (!(error instanceof Refusal)) onFault(error);
-    if (!(error instanceof Refusal) || res.headersSent) res.destroy();
+    if (!(error instanceof Refusal)) throw error;
+    if (res.headersSent) res.destroy();
     else refuse(res, error, error.code === 'RATE_LIMITED' ? { 'Retry-After': '1' } : {});
   }
 }

@@ -4,13 +4,15 @@ import { requestIdFrom } from '../../src/arrive/request-head.ts';
 import { Problem } from '../../src/errors.ts';
 import { type Call, call, expectProblem } from '../harness/clients/call.ts';
 import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { idOf } from '../harness/relay/sessions.ts';
-import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import {
+  chunk,
+  plainAnswer,
+  type RawRequest,
+  STREAM_HEAD,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 const PINO = ['level', 'time', 'msg'];
 const ALWAYS = ['requestId', 'method', 'route', 'status', 'outcome', 'durationMs', 'bytes', 'clientAddress'];

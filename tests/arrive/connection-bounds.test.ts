@@ -5,8 +5,9 @@ import fc from 'fast-check';
 import { connectionBounds } from '../../src/arrive/connection-bounds.ts';
 import { expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { total } from '../harness/relay/metric-samples.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const PROBE = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n';

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 
 const POLL_MS = 60;
 

@@ -7,12 +7,8 @@ import { secret } from '../../src/secret.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const [first, second, third] = [CANARY.key, CANARY.secondKey, 'third-key'].map(
   (key) => secret(key).fingerprint,

@@ -4,15 +4,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
+import { until } from '../harness/clock/until.ts';
 import { samplesOf, total } from '../harness/relay/metric-samples.ts';
 import { CANARY } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const OWN_PATH = '/generic/ns/acme/bot-provider/own/message/sse';
 const STREAM = wholeStream('data: a\n\n');

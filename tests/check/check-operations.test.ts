@@ -1,24 +1,95 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
+import { startBotService } from '../../src/service/bot-service.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
-import { checkEnvironment, printCheck } from '../harness/relay/check.ts';
-import {
-  AS_BOTH,
-  AS_USER,
-  type CheckedOperations,
-  checkOperations,
-  conversationsIn,
-  LONG_TEXT,
-  type OperationsSetup,
-} from '../harness/relay/check-operations.ts';
+import { type FakeLoadBalancerOptions, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { type Checked, checkEnvironment, printCheck, type Row, runCheck } from '../harness/relay/check.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
-import { CANARY } from '../harness/relay/relay.ts';
+import { CANARY, OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 import {
   type Alter,
   answering,
   isOf,
   type ServiceRequest,
+  startAlteringService,
   withIds,
 } from '../harness/service/altering-service.ts';
+
+const PASSWORDS = { CHECK_PASSWORD: CANARY.password, CHECK_OTHER_PASSWORD: CANARY.password };
+/** The bot repeats it word by word, which leaves time for what happens during its run. */
+const TEXT = 'one two three four five six seven eight nine ten eleven twelve';
+/** For a question that must be answered during the run. */
+const LONG_TEXT = `${TEXT} `.repeat(4).trim();
+const AS_USER = ['--user', USER.name];
+const AS_BOTH = [...AS_USER, '--other-user', OTHER_USER.name];
+
+interface CheckedOperations extends Checked {
+  /** The operations' rows, as `state operation says`. */
+  readonly operations: readonly string[];
+  /** All rows that are problems. */
+  readonly problems: readonly Row[];
+  /** What the bot service was asked. */
+  readonly requests: readonly ServiceRequest[];
+}
+
+interface OperationsSetup {
+  readonly args?: readonly string[];
+  readonly text?: string;
+  readonly alter?: Alter;
+  readonly front?: FakeLoadBalancerOptions;
+  /** Environment of relay and check. */
+  readonly more?: Record<string, string>;
+  /** Environment of the relay, and of the check, alone. */
+  readonly ofRelay?: Record<string, string>;
+  readonly ofCheck?: Record<string, string>;
+}
+
+/**
+ * Runs the check as two users, through a load balancer, against a relay with every group but sandboxes, and the demo's
+ * bot service; closes all. Throws if it has sent more messages than it had announced.
+ */
+async function checkOperations(setup: OperationsSetup = {}): Promise<CheckedOperations> {
+  const { args = AS_BOTH, text = TEXT, more, ofRelay, ofCheck } = setup;
+  const demo = await startBotService({ keys: [CANARY.key], speed: { wordMs: 40 }, limit: 1_000 });
+  const service = await startAlteringService(demo.url, setup.alter);
+  const front = await startFakeLoadBalancer(setup.front);
+  const environment = {
+    ...{ BOTS: 'demo/echo', PUBLIC_URL: front.url, RESUME_UPSTREAM: 'off' },
+    ...{ OPERATIONS: 'message,chat,files,metadata', ...more },
+  };
+  const relay = await startRelay(service.url, { ...environment, ...ofRelay });
+  front.forwardTo(relay.port);
+  try {
+    const checked = await runCheck(
+      ['--through', front.url, '--text', text, ...args],
+      checkEnvironment(service.url, { ...environment, ...PASSWORDS, ...ofCheck }),
+    );
+    const announced = Number(/^Sending up to (\d+) message/.exec(checked.progress)?.[1] ?? 0);
+    if (checked.messages > announced) throw new Error(`${announced} announced, ${checked.messages} sent`);
+    const { rows } = checked;
+    return {
+      ...checked,
+      operations: rows
+        .filter(({ check }) => check === 'operation')
+        .map(({ state, about, says }) => `${state} ${about}: ${says}`),
+      problems: rows.filter(({ state }) => state === 'problem'),
+      requests: service.requests,
+    };
+  } finally {
+    await relay.close();
+    await front.close();
+    await service.close();
+    await demo.close();
+  }
+}
+
+/** The ids of conversations in the requests, each once. */
+function conversationsIn(requests: readonly ServiceRequest[]): string[] {
+  const ids = requests.map(({ url, body }) => {
+    const inQuery = new URL(url, 'http://service').searchParams.get('custom_channel_id');
+    return inQuery ?? /"customChannelId":"([^"]*)"/.exec(body)?.[1];
+  });
+  return [...new Set(ids.filter((id) => id !== undefined))];
+}
 
 afterAll(() => stopProcesses());
 
@@ -45,7 +116,7 @@ const finds = (what: string, setup: OperationsSetup, ...problems: RegExp[]): Cas
 ];
 /** A case whose bot service is another one. */
 const service = (what: string, alter: Alter, ...problems: RegExp[]) =>
-  finds(`a bot service ${what}`, { service: { alter } }, ...problems);
+  finds(`a bot service ${what}`, { alter }, ...problems);
 const failing = (line: string, status: number, json: unknown = {}) => answering(line, { status, json });
 
 /** A bot service that wants the id of the conversation before the file, and the relay writes it behind. */
@@ -239,7 +310,7 @@ describe('a note is', () => {
         'a bot service that does not say where a file is',
         async () => {
           const checked = await checkOperations({
-            service: { alter: failing('GET channel-home/download', 404) },
+            alter: failing('GET channel-home/download', 404),
           });
           expect([checked.code, checked.operations.filter((row) => row.includes('blob'))]).toEqual([
             0,
@@ -252,7 +323,7 @@ describe('a note is', () => {
         async () => {
           const json = { customChannelId: 'x', launchedSandboxes: [] };
           const checked = await checkOperations({
-            service: { alter: answering('GET channel/metadata', { status: 200, json }) },
+            alter: answering('GET channel/metadata', { status: 200, json }),
             ...{ args: AS_USER, more: { OPERATIONS: 'message,chat,sandbox' } },
           });
           expect(checked.operations).toContain(
@@ -269,7 +340,7 @@ describe('a note is', () => {
             ...{ maxTokens: '5', token: 7, title: 'How to reset a password' },
           };
           const checked = await checkOperations({
-            service: { alter: answering('GET metadata', { status: 200, json }) },
+            alter: answering('GET metadata', { status: 200, json }),
           });
           expect(checked.operations).toContain(
             'note GET metadata: seems to hold secrets, which every user who is signed in can read: apiKey, DB_PASSWORD',
@@ -335,12 +406,12 @@ describe('what a second user gets is a problem, at', () => {
     [
       gets(
         'a bot service that ignores the id of a conversation',
-        { service: { alter: withIds(() => 'the-only-one') }, more: ALL },
+        { alter: withIds(() => 'the-only-one'), more: ALL },
         ...[stop, metadata, 'its file: 200 (text/plain)', 'its sandbox: 200 (application/json)'],
       ),
-      gets('a bot service that stops a run by its id alone', { service: { alter: stopsById } }, stop),
+      gets('a bot service that stops a run by its id alone', { alter: stopsById }, stop),
       gets('no bot service that only takes ids without case', {
-        service: { alter: withIds((id) => id.toLowerCase()) },
+        alter: withIds((id) => id.toLowerCase()),
       }),
       gets(
         'a running relay with CHANNELS=shared, if the configuration says scoped',

@@ -1,12 +1,10 @@
 import { afterAll, expect, test } from '@jest/globals';
-import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { startCluster } from '../harness/redis/redis-cluster.ts';
-import { type RedisProcess, stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
 import { MASTER_NAME, startSentinels } from '../harness/redis/redis-sentinel.ts';
 import { checkEnvironment, runCheck } from '../harness/relay/check.ts';
 
 afterAll(() => {
-  stopProcessesOfRedis();
   stopRedis();
 });
 
@@ -33,7 +31,7 @@ describeWithRedis('the check of Redis', () => {
     // Its replica is one of the servers that do not tell of replicas of their own.
     const roles = await Promise.all(servers.map((server) => server.command('ROLE') as Promise<string[]>));
     const ofMaster = roles.findIndex(([role, , port]) => role === 'slave' && Number(port) === master.port);
-    await (servers[ofMaster] as RedisProcess).stop();
+    await (servers[ofMaster] as RedisServer).stop();
     expect(await check(environment)).toContainEqual(ALONE);
     const other = servers.find((server, n) => roles[n]?.[0] === 'master' && server !== master);
     expect(await check({ REDIS_URL: String(other?.url) })).toEqual(['problem cannot be used (MOVED)']);

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { afterEach, expect, test } from '@jest/globals';
 import { type Checked, checkEnvironment, runCheck } from '../harness/relay/check.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import {
+  plainAnswer,
   type RawRequest,
   type RawUpstream,
   startRawUpstream,

@@ -5,9 +5,9 @@ import { startBotService } from '../../src/service/bot-service.ts';
 import { checkEnvironment, expectRows, printCheck, problemsOf, runCheck } from '../harness/relay/check.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
+  plainAnswer,
   type RawRequest,
   type RawUpstream,
   STREAM_HEAD,

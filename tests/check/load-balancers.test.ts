@@ -5,15 +5,11 @@ import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { type Identity, selfSigned } from '../harness/faults/fake-load-balancer.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { adviceOn, type Checked, checkEnvironment, problemsOf, runCheck } from '../harness/relay/check.ts';
+import { describeWithNginx, startNginx } from '../harness/relay/deployed-load-balancers.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import {
-  isInstalled,
-  type LoadBalancer,
-  startLoadBalancer,
-  stopLoadBalancers,
-} from '../harness/relay/load-balancers.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { describeThrough, type LoadBalancer, startLoadBalancer } from '../harness/relay/load-balancers.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 let identity: Identity;
@@ -28,8 +24,7 @@ afterAll(() => tls.setDefaultCACertificates(trustedBefore));
 /** Shared by all relays. */
 let redis: RedisServer;
 afterAll(async () => {
-  await stopLoadBalancers();
-  await stopNginx();
+  await stopPrograms();
   stopRedis();
   await stopProcesses();
 });
@@ -202,8 +197,8 @@ describeWithRedis('two relays', () => {
   });
 
   describe.each(['nginx', 'haproxy', 'caddy'] as const)('through %s, check', (name) => {
-    (isInstalled(name) ? describe : describe.skip)('with configurations', () => {
-      afterAll(() => stopLoadBalancers());
+    describeThrough(name)('with configurations', () => {
+      afterAll(stopPrograms);
       testSideBySide([
         ...Object.entries(GOOD[name]).map(
           ([what, setup]) => [`finds no problem if it ${what}`, () => expectGood(name, setup)] as const,

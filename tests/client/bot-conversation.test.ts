@@ -8,6 +8,7 @@ import {
 } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { until } from '../harness/clock/until.ts';
 import {
   CANARY,
   LONG_NAMED_USER,
@@ -16,7 +17,7 @@ import {
   type TestRelay,
   USER,
 } from '../harness/relay/relay.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 let service: BotService;
 let relay: TestRelay;

@@ -2,7 +2,17 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
-import { lastAnswer, longMessage, say, signIn, stored, texts } from '../harness/browser/chat-page.ts';
+import {
+  chooseBot,
+  chooseChat,
+  lastAnswer,
+  longMessage,
+  newChat,
+  say,
+  signIn,
+  stored,
+  texts,
+} from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
@@ -44,14 +54,6 @@ async function ask(page: Page, text: string): Promise<void> {
 }
 const empty = (page: Page) => page.getByRole('heading', { name: 'How can I help?' });
 const answerTo = (page: Page, text: string) => page.locator('.answer', { hasText: `You said: ${text}` });
-async function newChat(page: Page): Promise<void> {
-  await page.getByRole('button', { name: 'New chat' }).click();
-  await empty(page).waitFor();
-}
-async function choose(page: Page, title: string): Promise<void> {
-  await page.locator('summary').click();
-  await page.locator('.panel').getByRole('button', { name: title }).click();
-}
 async function forget(page: Page): Promise<void> {
   page.once('dialog', (dialog) => void dialog.accept());
   await page.locator('summary').click();
@@ -74,10 +76,6 @@ const attach = async (page: Page, state: string | null = 'done') => {
 };
 const input = (page: Page) => page.getByRole('textbox', { name: 'Message' });
 const rows = (page: Page) => page.locator('.files li');
-async function chooseBot(page: Page, bot: string): Promise<void> {
-  await page.getByLabel('Bot').selectOption(bot);
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
-}
 /** The chats `First` and `Second`, of which the second one is open. */
 async function twoChats(): Promise<ChatFront> {
   const opened = await open();
@@ -101,7 +99,7 @@ describeInChromium('a chat in the list', () => {
     expect(await titles(page)).toEqual([]);
     await ask(page, 'Second');
     await newChat(page);
-    await choose(page, 'Second');
+    await chooseChat(page, 'Second');
     await answerTo(page, 'Second').waitFor();
   });
 
@@ -111,7 +109,7 @@ describeInChromium('a chat in the list', () => {
     await page.route('**/channel/clear*', hold);
     await forget(page);
     const route = await held;
-    await choose(page, 'First');
+    await chooseChat(page, 'First');
     await answerTo(page, 'First').waitFor();
     const cleared = page.waitForResponse('**/channel/clear*');
     void route.continue();
@@ -155,7 +153,7 @@ describeInChromium('a chat in the list', () => {
     const { page } = await open();
     await ask(page, 'First');
     await attach(page);
-    await choose(page, 'First');
+    await chooseChat(page, 'First');
     expect(await page.locator('.panel').isVisible()).toBe(false);
     expect(await page.locator('.files li').count()).toBe(1);
     await page.route('**/channel/clear*', (route) => route.abort());
@@ -304,7 +302,7 @@ describeInChromium('the element', () => {
     await page.clock.install();
     await page.reload();
     await answerTo(page, 'Second').waitFor();
-    await choose(page, 'First');
+    await chooseChat(page, 'First');
     await answerTo(page, 'First').waitFor();
     // The chat that was open at first is no longer kept ready.
     await page.clock.fastForward(UNUSED_MS);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, dataOf, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair | undefined;

@@ -6,8 +6,8 @@ import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { bundleClient } from '../harness/browser/react-page.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { until } from '../harness/clock/until.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const BOT = { namespace: 'acme', botProviderName: 'helper' };
 const SCRIPT = await bundleClient(

@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type * as Client from '../../src/client/session/bot-client.ts';
 import { type Chromium, describeInChromium, startChromium, type Tab } from '../harness/browser/chromium.ts';
 import { bundleClient } from '../harness/browser/react-page.ts';
+import { until } from '../harness/clock/until.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   type RawUpstream,

@@ -6,8 +6,8 @@ import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { type BotClient, createBotClient } from '../../src/client/session/bot-client.ts';
 import { startHistory } from '../harness/clients/channels.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { USER } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { typeOf } from '../harness/service/bot-runs.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 

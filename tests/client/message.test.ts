@@ -8,9 +8,9 @@ import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { MessageState, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { breaks, scripted } from '../harness/clients/scripted.ts';
+import { until } from '../harness/clock/until.ts';
 import { USER } from '../harness/relay/relay.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, plainAnswer, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: ClientPair;
 let close = async () => {};

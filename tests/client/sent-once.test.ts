@@ -4,8 +4,7 @@ import { createBotClient, RelayError } from '../../src/client/session/bot-client
 import { readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { checkScript, checkScripts, refuses } from '../harness/clients/scripted.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+import { chunk, plainAnswer, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const ID = expect.stringMatching(/^[A-Za-z0-9._-]{8,128}$/);
 const BEGUN = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { until } from '../harness/clock/until.ts';
 import { OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const LONG = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);

@@ -6,8 +6,8 @@ import { type BotClientOptions, createBotClient } from '../../src/client/session
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk, startHistory } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { until } from '../harness/clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { typeOf } from '../harness/service/bot-runs.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 

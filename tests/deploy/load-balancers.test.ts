@@ -5,20 +5,21 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import {
   CADDY,
   type Deployed,
   deploy,
   HAPROXY,
   MANY,
+  NGINX,
   PROGRAMS,
   type Program,
-  stopDeployed,
 } from '../harness/relay/deployed.ts';
 import { describeWithLoadBalancers } from '../harness/relay/deployed-load-balancers.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 
 const REQUEST_ID = '0b5c0f6e-0d7f-4b7e-9a44-3a5fd3a1c001';
 
@@ -89,7 +90,7 @@ async function withOwn(program: Program, use: (deployed: Deployed) => Promise<vo
   }
 }
 
-afterAll(stopDeployed);
+afterAll(stopPrograms);
 
 describeWithLoadBalancers('in front of two relays', () => {
   // They wait for the next checks.
@@ -108,7 +109,7 @@ describeWithLoadBalancers('in front of two relays', () => {
 });
 
 describe.each(PROGRAMS)('$file', (program) => {
-  const isNginx = program !== HAPROXY && program !== CADDY;
+  const isNginx = program === NGINX;
   program.describeWith('in front of two relays', () => {
     let deployed: Deployed;
     let { front, relays, send, post, postMany, total } = {} as Deployed;

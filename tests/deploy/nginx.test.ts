@@ -1,15 +1,9 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { until } from '../harness/clock/until.ts';
-import {
-  type Deployed,
-  deploy,
-  MANY,
-  PROGRAMS,
-  type Program,
-  stopDeployed,
-} from '../harness/relay/deployed.ts';
+import { type Deployed, deploy, MANY, NGINX } from '../harness/relay/deployed.ts';
+import { describeWithNginx } from '../harness/relay/deployed-load-balancers.ts';
 import { type Reply, reply } from '../harness/relay/fake-relay.ts';
-import { describeWithNginx } from '../harness/relay/nginx.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 
 const ok: Reply = (res) => res.end('ok');
 const refuse: Reply = (res) => {
@@ -24,12 +18,12 @@ describeWithNginx('deploy/nginx.conf', () => {
   let { relays, send, post, postMany, counts, total } = {} as Deployed;
   // All cases share it and leave both relays ready. The last case closes a port.
   beforeAll(async () => {
-    deployed = await deploy(PROGRAMS[0] as Program, ok);
+    deployed = await deploy(NGINX, ok);
     ({ relays, send, post, postMany, counts, total } = deployed);
   });
   afterAll(async () => {
     await deployed?.close();
-    await stopDeployed();
+    await stopPrograms();
   });
 
   // The first case, since nginx has not asked the relays yet.

@@ -4,8 +4,9 @@ import { get } from 'node:https';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
 import { until } from '../harness/clock/until.ts';
-import { type Deployed, deploy, PROGRAMS, stopDeployed } from '../harness/relay/deployed.ts';
+import { type Deployed, deploy, PROGRAMS } from '../harness/relay/deployed.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
@@ -33,7 +34,7 @@ describe.each(PROGRAMS)('$file', (program) => {
     });
     afterAll(async () => {
       await deployed?.close();
-      await stopDeployed();
+      await stopPrograms();
     });
 
     const send = (method: string, path: string, body?: string | Buffer) =>

@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
-import { type Deployed, deploy, PROGRAMS, stopDeployed } from '../harness/relay/deployed.ts';
+import { until } from '../harness/clock/until.ts';
+import { type Deployed, deploy, PROGRAMS } from '../harness/relay/deployed.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
 const BLOB = `${BOT}/blob`;
@@ -27,7 +28,7 @@ describe.each(PROGRAMS)('$file', (program) => {
     afterAll(async () => {
       session?.destroy();
       await deployed?.close();
-      await stopDeployed();
+      await stopPrograms();
     });
 
     /** Begins a request that one of the relays takes. */

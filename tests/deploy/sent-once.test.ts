@@ -3,15 +3,13 @@ import { Problem } from '../../src/errors.ts';
 import { openBrowser } from '../harness/browser/browser.ts';
 import { type Answer, call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import {
-  describeWithBalancers,
-  startBalancer,
-  stopBalancers,
-} from '../harness/relay/common-load-balancers.ts';
-import { describeWithNginx, startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { describeWithNginx, startNginx } from '../harness/relay/deployed-load-balancers.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { describeThrough, type LoadBalancer, startLoadBalancer } from '../harness/relay/load-balancers.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 const FEEDBACK_PATH = BOT_PATH.replace(/sse$/, 'feedback');
@@ -39,10 +37,18 @@ const CLEAR: Sent = {
 };
 const REMOVE: Sent = { method: 'DELETE', path: '/ns/acme/bot-provider/helper/channel?custom_channel_id=c1' };
 
-const simple = (name: 'haproxy' | 'caddy'): Balancer => ({
-  describe: describeWithBalancers,
-  async start(ports) {
-    const port = await startBalancer(name, ports);
+/** Common configurations, which send a request again that has not left. */
+const LINES = {
+  haproxy:
+    'retries 3\n  option redispatch 1\n  option httpchk GET /readyz\n  default-server check inter 1s fall 2',
+  caddy: 'lb_try_duration 5s\n    health_uri /readyz\n    health_interval 1s',
+};
+
+const common = (name: LoadBalancer & keyof typeof LINES): Balancer => ({
+  describe: describeThrough(name),
+  async start(relays) {
+    const port = await freePort();
+    await startLoadBalancer(name, { port, relays, lines: LINES[name] });
     return async ({ path, type, ...sent }, cookie) => {
       const headers = { Cookie: cookie, ...(type !== undefined && { 'Content-Type': type }) };
       return call(port, path, { ...sent, headers });
@@ -81,8 +87,7 @@ describeWithRedis('two relays', () => {
     cookie = await (relays[0] as TestRelay).signIn();
   });
   afterAll(async () => {
-    await stopNginx();
-    await stopBalancers();
+    await stopPrograms();
     for (const relay of relays) await relay.close();
     await upstream.close();
     stopRedis();
@@ -90,8 +95,8 @@ describeWithRedis('two relays', () => {
 
   const ways: [string, Balancer][] = [
     ['nginx', nginx],
-    ['HAProxy', simple('haproxy')],
-    ['Caddy', simple('caddy')],
+    ['HAProxy', common('haproxy')],
+    ['Caddy', common('caddy')],
   ];
   for (const [name, balancer] of ways) {
     balancer.describe(`behind ${name}`, () => {
@@ -99,6 +104,7 @@ describeWithRedis('two relays', () => {
       beforeAll(async () => {
         const [first, second] = relays as [TestRelay, TestRelay];
         send = await balancer.start([first.port, second.port]);
+        await until(async () => (await send({ method: 'GET', path: '/readyz' }, '')).status === 200, 50);
       });
 
       /** Sends one after the other. As soon as the bot service has one, the relays end what they carry, with `ended`. */

@@ -10,10 +10,11 @@ import {
   WATCH,
 } from '../harness/clients/live.ts';
 import type { RawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { range } from '../harness/relay/numbered-messages.ts';
 import { OTHER_USER, startRelay } from '../harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../harness/service/launched-sandboxes.ts';
 
 const closings: (() => unknown)[] = [];

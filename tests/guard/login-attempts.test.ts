@@ -13,6 +13,7 @@ import type { Redis } from '../../src/storage/redis.ts';
 import { keyPart } from '../../src/storage/redis-key.ts';
 import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { faultProxy } from '../harness/faults/fault-proxy.ts';
 import {
   connected,
@@ -21,7 +22,6 @@ import {
   startRedis,
   stopRedis,
 } from '../harness/redis/redis.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { startTestApp, type TestApp } from '../harness/relay/test-app.ts';
 
 const WINDOW_MS = 10 * 60_000;

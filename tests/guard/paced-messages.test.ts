@@ -15,7 +15,7 @@ import {
   type WithNumberedMessages,
 } from '../harness/relay/numbered-messages.ts';
 import { MESSAGE, OTHER_USER, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 const BOT = 'acme/helper';
 /** Who waits here waits until the end of the test. */

@@ -3,7 +3,8 @@ import { call } from '../harness/clients/call.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { runCommand, stopCommands } from '../harness/relay/commands.ts';
 import { inFrontOf, stopProcesses } from '../harness/relay/process.ts';
-import { plainAnswer, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 const CONFIGURED = inFrontOf('http://127.0.0.1:9');
 

@@ -105,7 +105,7 @@ describe('bot-relay service keys', () => {
         environment: { ...ENVIRONMENT, ...environment },
       });
     expect(await run({ SERVICE_SECRET: `${SECRET}!` })).toEqual(
-      failed(/^SERVICE_SECRET is not the secret [^.]*\.\n$/),
+      failed(/^SERVICE_SECRET is not the secret [^.]*\. Start with that one\.\n$/),
     );
     expect(await run({ SERVICE_DATA: 'text.db' })).toEqual(failed(/^text\.db cannot be used: [^\n]*\n$/));
     expect(await run({ SERVICE_DATA: '' })).toEqual(failed(/^SERVICE_DATA is not set: [^.]*\.\n$/));
@@ -146,7 +146,9 @@ describe('bot-relay service backup', () => {
     ]);
     await service(folder, 'keys', 'create', 'one');
     expect(await service(folder, 'backup', 'copy.db')).toEqual(done(/^copy\.db holds all/));
-    expect(await service(folder, 'backup', 'copy.db')).toEqual(failed(/^copy\.db exists already\.\n$/));
+    expect(await service(folder, 'backup', 'copy.db')).toEqual(
+      failed(/^copy\.db exists already: name a new file\.\n$/),
+    );
     const args = ['service', 'keys', 'list', '--project', DEMO];
     const environment = { ...ENVIRONMENT, SERVICE_DATA: 'copy.db' };
     expect(await runCommand({ args, folder, environment })).toEqual(done(/^one {3}active/));

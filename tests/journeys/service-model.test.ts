@@ -75,6 +75,15 @@ describe('npm start with SERVICE_MODEL', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  test('says in its log that the model failed, and how', async () => {
+    server.answer = () => ({ status: 401, body: '' });
+    const relay = start({ PORT: '0', ...modelAt(server) });
+    expect(await ask(await relay.listening(), 'assistant')).toContain('MODEL_KEY_REFUSED');
+    const [line] = await relay.waitFor(/^\{.*"model failed"\}$/m);
+    const told = { level: 'warn', bot: 'demo/assistant', cause: 'MODEL_KEY_REFUSED' };
+    expect(JSON.parse(`${line}`)).toMatchObject(told);
+  });
+
   test('has a console with a link, which is in the banner and in no line of the log', async () => {
     const relay = start({ PORT: '0', SERVICE_CONSOLE_PORT: '0' });
     const banner =
@@ -106,7 +115,9 @@ describe('npm start with SERVICE_DATA', () => {
     const wrong = { ...file, SERVICE_SECRET: `${file.SERVICE_SECRET}!` };
     const refused = startProcess({ folder, environment: { PORT: '0', ...wrong } });
     expect(await refused.exited).toEqual({ code: 78, signal: null });
-    expect(refused.stderr()).toBe('SERVICE_SECRET is not the secret with which this database was made.\n');
+    expect(refused.stderr()).toBe(
+      'SERVICE_SECRET is not the secret with which this database was made. Start with that one.\n',
+    );
   });
 });
 

@@ -1,13 +1,16 @@
 /// <reference lib="dom" />
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import type { Config } from '../../src/config/config.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import {
+  chooseBot,
+  chooseChat,
   lastAnswer,
   longMessage,
+  newChat,
   say,
   signIn,
   someWords,
@@ -15,22 +18,76 @@ import {
   stored,
   texts,
 } from '../harness/browser/chat-page.ts';
-import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
+import { type Chromium, describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { type JoiningPages, startJoiningPages } from '../harness/browser/joining-page.ts';
-import { stopBrowsers } from '../harness/browser/sleeping-browser.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';
 import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
+import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { describeWithRedis, type RedisServer, startRedis } from '../harness/redis/redis.ts';
+import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { type KillablePage, openKillable } from '../harness/relay/killable-page.ts';
-import { startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { freshFolder, inFrontOf, startProcess, stopProcesses, untilReady } from '../harness/relay/process.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { CLIENT, startIdentityProvider } from '../harness/service/identity-provider.ts';
 
+interface KillablePage extends ChatFront {
+  /** How many messages the bot service has got. */
+  posts(): number;
+  /** Kills the relay, or ends it with another signal; another one in its place gets requests once it is ready. */
+  restart(signal?: NodeJS.Signals): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Opens the chat page at a relay in a process of its own, with a user who is signed in. `stopProcesses` ends the relay. */
+async function openKillable(
+  chromium: Chromium,
+  environment: Readonly<Record<string, string>>,
+): Promise<KillablePage> {
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 50 }, limit: 1000 });
+  let posts = 0;
+  const counter = await startFakeLoadBalancer({
+    answer({ method, url }) {
+      if (method === 'POST' && url?.endsWith('/message/sse')) posts += 1;
+      return false;
+    },
+  });
+  counter.forwardTo(Number(service.url.port));
+  const folder = freshFolder({
+    'users.json': JSON.stringify({ users: [{ name: USER.name, hash: cheapHash(USER.password) }] }),
+  });
+  const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
+  const start = () => startProcess({ folder, environment: { ...settings, ...environment } });
+  let relay = start();
+  /** The port of the relay, once it is ready. */
+  const ready = async () => {
+    const port = await relay.listening();
+    await untilReady(port);
+    return port;
+  };
+  const parts: { close(): Promise<void> }[] = [service, counter];
+  const close = async () => {
+    for (const one of parts.splice(0).reverse()) await one.close();
+  };
+  async function restart({ front }: ChatFront, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    relay.signal(signal);
+    await relay.exited;
+    relay = start();
+    front.forwardTo(await ready());
+  }
+  try {
+    const chat = await openChatFront(chromium, await ready());
+    parts.push(chat.front);
+    await signIn(chat.page, USER);
+    return { ...chat, posts: () => posts, restart: (signal) => restart(chat, signal), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
 /** Of a run without a client: longer than any pause of this machine. */
 const GRACE = { JOIN_GRACE_MS: '600000' };
-const WORDS = longMessage(5);
 /** For cases that must reach the page before the run ends. */
 const MORE_WORDS = longMessage(8);
 const answerTo = (words: string) => `You said: ${words}`;
@@ -182,21 +239,6 @@ describeInChromium('an answer at the chat page', () => {
     ],
     3,
   );
-
-  // Not beside the others: they have the same browser.
-  test('goes on after a sleep of the browser that has cost its connection, and is paid once', async () => {
-    const { page, cut, posts, texts, complaints } = await pages.open(chromium, ['message'], GRACE);
-    await say(page, WORDS);
-    await someWords(page);
-    const wake = stopBrowsers();
-    cut();
-    await sleep(1_000);
-    wake();
-    await lastAnswer(page, 'done');
-    expect(await texts()).toEqual([WORDS, answerTo(WORDS)]);
-    expect(posts()).toBe(1);
-    expect(complaints).toEqual([]);
-  });
 });
 
 /** A restart without Redis: sessions are gone, and so is the run. */
@@ -397,8 +439,7 @@ describeWithRedis('with Redis', () => {
           'goes on when the user allows a tool, also after a reload',
           async () => {
             const { page, complaints } = await open();
-            await page.getByLabel('Bot').selectOption('demo/tools');
-            await page.getByRole('button', { name: 'Sign out' }).waitFor();
+            await chooseBot(page, 'demo/tools');
             await say(page, 'What time is it?');
             await page.locator('.consent', { hasText: 'The bot asks to use clock.' }).waitFor();
             await page.reload();
@@ -410,7 +451,6 @@ describeWithRedis('with Redis', () => {
         ],
         ['is one of several in the list of this browser', () => severalChats(open)],
         ['is seen by its user alone, of two in one browser, with two tabs and reloads', () => twoUsers(open)],
-        ['is kept in a list of at most 50, each for 30 days', () => boundedList(open)],
       ],
       3,
     );
@@ -421,17 +461,6 @@ describeWithRedis('with Redis', () => {
 const noDoublePress = (page: Page) =>
   page.locator('.answer:last-child .text', { hasText: longMessage(1) }).waitFor();
 
-/** Begins a new chat. A page shows it in its next frame; until then, it has the answers of the chat before. */
-async function newChat(page: Page): Promise<void> {
-  await page.getByRole('button', { name: 'New chat' }).click();
-  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
-}
-
-/** Opens the list, and the chat in it whose title begins with `title`. */
-async function choose({ page }: ChatFront, title: string): Promise<void> {
-  await page.locator('summary').click();
-  await page.locator('.panel').getByRole('button', { name: title }).click();
-}
 const titles = ({ page }: ChatFront) => page.locator('.panel li span').allTextContents();
 
 async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
@@ -443,14 +472,14 @@ async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
   await say(page, 'Second');
   await lastAnswer(page, 'done');
   // The answer in the first chat has gone on.
-  await choose(front, 'First');
+  await chooseChat(page, 'First');
   await lastAnswer(page, 'streaming', 'done');
   await lastAnswer(page, 'done');
   expect(await texts(page)).toEqual([`First ${MORE_WORDS}`, answerTo(`First ${MORE_WORDS}`)]);
   // Another tab opens what was opened last, and each tab keeps its own over a reload.
   const other = await front.openTab();
   await other.page.locator('.answer', { hasText: 'First' }).waitFor();
-  await choose(front, 'Second');
+  await chooseChat(page, 'Second');
   await page.locator('.answer', { hasText: 'You said: Second' }).waitFor();
   await Promise.all([page.reload(), other.page.reload()]);
   await page.locator('.answer', { hasText: 'You said: Second' }).waitFor();
@@ -470,29 +499,6 @@ async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
   expect(complaints).toEqual([]);
 }
 
-async function boundedList(open: () => Promise<ChatFront>): Promise<void> {
-  const front = await open();
-  const { page } = front;
-  await say(page, longMessage(1));
-  await noDoublePress(page);
-  await lastAnswer(page, 'done');
-  await page.evaluate(() => {
-    const DAY_MS = 24 * 3_600_000;
-    const [[at, user, bot]] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '');
-    const row = (days: number) => [at - days * DAY_MS, user, bot, `id ${days}`, `Title ${days}`];
-    const rows = [...Array(60).keys()].map((number) => row(number < 5 ? 31 : number / 10));
-    localStorage.setItem('bot-relay-chats', JSON.stringify(rows));
-  });
-  await newChat(page);
-  await say(page, 'Newest');
-  await lastAnswer(page, 'done');
-  await page.locator('summary').click();
-  const all = await titles(front);
-  expect(all).toHaveLength(50);
-  expect([all[0], all.at(-1)]).toEqual(['Newest', 'Title 5.3']);
-  expect(await stored(page)).not.toContain('Title 31');
-}
-
 /** All that a user or a script can find in a tab: what is shown, written and kept. */
 async function findable(page: Page): Promise<string> {
   const shown = await page.locator('bot-chat').evaluate((chat) => {
@@ -500,11 +506,6 @@ async function findable(page: Page): Promise<string> {
     return [chat.shadowRoot?.textContent, ...[...fields].map(({ value }) => value)].join(' ');
   });
   return shown + (await stored(page));
-}
-
-async function chooseBot(page: Page, bot: string): Promise<void> {
-  await page.getByLabel('Bot').selectOption(bot);
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
 }
 
 /** Leaves texts, chats with two bots, a draft and an attachment in a tab. */

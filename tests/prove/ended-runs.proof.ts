@@ -11,11 +11,11 @@ import {
   startMeasured,
 } from '../harness/relay/measured-instances.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import { BEGINS, type EndingMessage, endRun, NAMES, RedisAway } from '../harness/relay/run-endings.ts';
 import {
   chunk,
   LAST_CHUNK,
+  plainAnswer,
   type RawRequest,
   type RawUpstream,
   STREAM_HEAD,

@@ -1,6 +1,5 @@
 import { afterAll, describe, expect } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
-import { inTurn } from '../harness/clock/in-turn.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import {
@@ -12,6 +11,20 @@ import {
 } from '../harness/relay/key-deployment.ts';
 import type { RelayProcess } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
+
+type Case = readonly [title: string, run: () => Promise<void>];
+
+/** Makes cases for `testSideBySide` run one after another, beside the other ones: they share something. */
+function inTurn(cases: readonly Case[]): Case[] {
+  let last = Promise.resolve();
+  return cases.map(([title, run]) => {
+    const inItsTurn = () => {
+      last = last.then(run, run);
+      return last;
+    };
+    return [title, inItsTurn];
+  });
+}
 
 const [OLD, NEW] = [CANARY.key, CANARY.secondKey];
 /** The new key of the rotation after that. */

@@ -1,6 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type EndpointBudgets, withJitterMargin } from '../../src/pace/budgets.ts';
-import { memoryBudgets } from '../../src/pace/memory-budgets.ts';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { withJitterMargin } from '../../src/pace/budgets.ts';
 import { redisBudgets } from '../../src/pace/redis-budgets.ts';
 import type { Redis } from '../../src/storage/redis.ts';
 import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
@@ -14,8 +13,19 @@ const RATE = { limit: 5, windowMs: 1000, maxWaitMs: 10_000 };
 const KEPT = withJitterMargin(RATE);
 const ROUND_MS = 30_000;
 
-/** What is shown of instances with the same budgets, and of each number of users of the new messages. */
-function proof(instances: () => readonly EndpointBudgets[]): void {
+// `turns.test.ts` shows the same of one instance.
+describeWithRedis('300 resumptions in three instances with one Redis', () => {
+  const connections: Redis[] = [];
+  beforeAll(async () => {
+    const { url } = await startRedis();
+    for (const _ of range(3)) connections.push(await connected(url));
+  });
+  afterAll(() => {
+    for (const redis of connections) redis.close();
+    stopRedis();
+  });
+  const instances = () => connections.map((redis) => redisBudgets(redis, KEPT));
+
   test.each([1, 20])(
     'let 20 new messages of %d users start within 10 s, and take every second slot at most',
     async (newUsers) => {
@@ -45,22 +55,4 @@ function proof(instances: () => readonly EndpointBudgets[]): void {
     },
     ROUND_MS,
   );
-}
-
-describe('300 resumptions in one instance', () => {
-  const budgets = memoryBudgets(KEPT);
-  proof(() => [budgets]);
-});
-
-describeWithRedis('300 resumptions in three instances with one Redis', () => {
-  const connections: Redis[] = [];
-  beforeAll(async () => {
-    const { url } = await startRedis();
-    for (const _ of range(3)) connections.push(await connected(url));
-  });
-  afterAll(() => {
-    for (const redis of connections) redis.close();
-    stopRedis();
-  });
-  proof(() => connections.map((redis) => redisBudgets(redis, KEPT)));
 });

@@ -7,11 +7,11 @@ import {
   describeWithLoadBalancers,
   startCaddy,
   startHaproxy,
-  stopLoadBalancers,
+  startNginx,
 } from '../harness/relay/deployed-load-balancers.ts';
 import { type FakeRelay, startFakeRelay } from '../harness/relay/fake-relay.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { startNginx, stopNginx } from '../harness/relay/nginx.ts';
+import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 
 jest.setTimeout(300_000);
@@ -46,10 +46,7 @@ describeWithLoadBalancers('a load balancer of deploy/', () => {
   afterEach(async () => {
     for (const relay of relays) await relay.close();
   });
-  afterAll(async () => {
-    await stopLoadBalancers();
-    await stopNginx();
-  });
+  afterAll(stopPrograms);
 
   test.each([
     ['nginx', oneWorker],

@@ -6,15 +6,11 @@ import { call, parseAnswer } from '../harness/clients/call.ts';
 import { errorEventIn, expectErrorEvent } from '../harness/clients/error-event.ts';
 import { dechunk } from '../harness/clients/raw-client.ts';
 import { holdTimers } from '../harness/clock/hold-timers.ts';
+import { until } from '../harness/clock/until.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, startRawUpstream } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, plainAnswer, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 /** One of them contains another. */
 const KEYS = [CANARY.key.slice(0, 10), CANARY.key, CANARY.secondKey];

@@ -7,12 +7,12 @@ import type { CarriedStream } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
 import type { Healer } from '../../src/relay/message/healing.ts';
 import type { AnswerReader, UpstreamAnswer } from '../../src/relay/upstream/answer-arrival.ts';
+import { createUpstream } from '../../src/relay/upstream/send.ts';
 import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
 import { UNHEALED } from '../harness/relay/unhealed.ts';
-import { askUpstream } from '../harness/service/ask-upstream.ts';
 import {
   CLOSE_DELIMITED_HEAD,
   chunk,
@@ -21,6 +21,15 @@ import {
   STREAM_HEAD,
   startRawUpstream,
 } from '../harness/service/raw-upstream.ts';
+
+/** Sends a small message to the bot service at `url` as the relay does, and returns the answer. */
+function askUpstream(url: string): Promise<UpstreamAnswer> {
+  const body = Buffer.from('{}');
+  return createUpstream(new URL(url)).send(
+    { path: '/', headers: { 'content-length': String(body.length) }, body },
+    { signal: new AbortController().signal, onDelayed: async () => {}, onSent: () => {} },
+  );
+}
 
 const STALLED_MS = 1000;
 const ENDED = new Problem('session_ended', 'Signed out.');

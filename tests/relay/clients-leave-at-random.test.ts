@@ -2,9 +2,10 @@ import { afterEach, expect, jest, test } from '@jest/globals';
 import fc from 'fast-check';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { total } from '../harness/relay/metric-samples.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const CLIENTS = 250;

@@ -5,14 +5,10 @@ import { Problem } from '../../src/errors.ts';
 import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { expectErrorEvent } from '../harness/clients/error-event.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { CANARY } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
-import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, plainAnswer, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const BODY = '{"text":"hi"}';
 let pair: RelayAndUpstream;

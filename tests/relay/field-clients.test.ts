@@ -6,12 +6,8 @@ import { type FieldClient, fieldClient, type Received } from '../harness/clients
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { BOT_PATH, MESSAGE, startRelay } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, plainAnswer, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const HEARTBEAT_MS = 100;
 const event = (n: number) => `data: ${JSON.stringify({ eventType: 'asgard.message.delta', n })}\n\n`;

@@ -4,7 +4,8 @@ import { Problem } from '../../src/errors.ts';
 import { call } from '../harness/clients/call.ts';
 import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   ANOTHER_INIT,
   answers,

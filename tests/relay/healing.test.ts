@@ -10,8 +10,9 @@ import { messageKeys } from '../../src/relay/upstream/message-keys.ts';
 import { createUpstream } from '../../src/relay/upstream/send.ts';
 import { secret } from '../../src/secret.ts';
 import { pass, stopClock } from '../harness/clock/stop-clock.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 import {
+  plainAnswer,
   type RawRequest,
   type RawUpstream,
   STREAM_HEAD,

@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, tes
 import { createHeartbeats } from '../../src/relay/message/heartbeats.ts';
 import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const PERIOD_MS = 200;

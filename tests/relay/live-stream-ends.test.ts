@@ -12,8 +12,9 @@ import {
 } from '../harness/clients/live.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import { startRelay } from '../harness/relay/relay.ts';
-import { type RelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import type { RelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes, withSandboxes } from '../harness/service/launched-sandboxes.ts';
 import {
   chunk,

@@ -4,16 +4,13 @@ import type { ProblemCode } from '../../src/errors.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { askLive, LIVE, LIVE_PATH, openLive, openStream } from '../harness/clients/live.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { CANARY, OTHER_USER, startRelay } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
+  plainAnswer,
   type RawRequest,
   STREAM_HEAD,
   wholeStream,

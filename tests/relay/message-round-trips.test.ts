@@ -6,12 +6,12 @@ import { EVENTS, messageBody, problemOf, statusOf } from '../harness/clients/joi
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { CHANNEL, SUSPEND_PATH } from '../harness/clients/suspend.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import type { FaultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
 import { BOT_PATH, type TestRelay } from '../harness/relay/relay.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 jest.setTimeout(60_000);
 

@@ -2,9 +2,9 @@ import { hash } from 'node:crypto';
 import { afterEach, expect, test } from '@jest/globals';
 import { CONFIRM } from '../../src/runs/run-lua.ts';
 import { EVENTS } from '../harness/clients/joining.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let all: JoinInstances;

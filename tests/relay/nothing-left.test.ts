@@ -6,15 +6,11 @@ import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
 import { call } from '../harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
 import { CANARY } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { ANOTHER_INIT, breaks, DELTA, DONE, INIT, KEPT, SOON } from '../harness/service/broken-answers.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, plainAnswer, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** Two events after the id are remembered. */
 const BEGUN = SOON + INIT + KEPT + DELTA + DELTA;

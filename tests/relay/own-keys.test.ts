@@ -5,12 +5,8 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { errorEventIn } from '../harness/clients/error-event.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { CANARY, expectNoCanary } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${bot}/message/sse`;
 

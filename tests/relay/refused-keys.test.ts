@@ -5,15 +5,11 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { errorEventIn } from '../harness/clients/error-event.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { CANARY, expectNoCanary, MESSAGE } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { breaks, DONE, INIT, KEPT, opens, SOON } from '../harness/service/broken-answers.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const KEYS = [CANARY.key, CANARY.secondKey, 'third-key-of-this-test'] as const;
 const [A, B, C] = KEYS;

@@ -4,14 +4,11 @@ import { call, expectProblem } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
 import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
 import { OTHER_USER } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
+  plainAnswer,
   type RawRequest,
   STREAM_HEAD,
   wholeStream,

@@ -3,11 +3,11 @@ import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { SESSION_PREFIX } from '../../src/authenticate/sessions/session-script.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import type { FaultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis, type RedisServer } from '../harness/redis/redis.ts';
 import { type InstancesOptions, type OpenStream, startInstances } from '../harness/relay/instances.ts';
 import { OTHER_USER, type TestRelay } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 import { change, idOf, stored } from '../harness/relay/sessions.ts';
 import { LAST_CHUNK } from '../harness/service/raw-upstream.ts';
 

@@ -6,17 +6,14 @@ import { expectErrorEvent } from '../harness/clients/error-event.ts';
 import { fieldClient } from '../harness/clients/field-client.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { CHANNEL, jsonAnswer, rawSuspend, SHORT_SUSPEND_PATH, suspend } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { faultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { OTHER_USER, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
+  plainAnswer,
   type RawRequest,
   STREAM_HEAD,
   startRawUpstream,

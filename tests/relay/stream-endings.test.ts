@@ -6,9 +6,10 @@ import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
 import { call, parseAnswer } from '../harness/clients/call.ts';
 import { errorEventIn, expectErrorEvent } from '../harness/clients/error-event.ts';
 import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { type FaultProxy, faultProxy } from '../harness/faults/fault-proxy.ts';
 import { expectNoCanary, startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { inPieces, naiveItems, splits, streams } from '../harness/service/event-streams.ts';
 import { CLOSE_DELIMITED_HEAD, chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 

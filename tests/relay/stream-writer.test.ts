@@ -7,7 +7,7 @@ import { Problem } from '../../src/errors.ts';
 import { responseSink } from '../../src/relay/message/response-sink.ts';
 import { streamWriter } from '../../src/relay/message/stream-writer.ts';
 import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-client.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 
 let server: Server;
 let client: RawClient | undefined;

@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@j
 import type { Response } from 'express';
 import fc from 'fast-check';
 import { dechunk, type RawClient } from '../harness/clients/raw-client.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { inPieces, splits, streams } from '../harness/service/event-streams.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 

@@ -5,14 +5,16 @@ import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
 import { call } from '../harness/clients/call.ts';
 import type { RawClient } from '../harness/clients/raw-client.ts';
 import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { BOT_PATH, CANARY } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
+  chunk,
+  LAST_CHUNK,
   plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+  type RawRequest,
+  STREAM_HEAD,
+} from '../harness/service/raw-upstream.ts';
 
 const event = (eventType: string, requestId?: string) =>
   `data: ${JSON.stringify({ eventType: `asgard.${eventType}`, ...(requestId && { requestId }), fact: {} })}\n\n`;

@@ -11,11 +11,11 @@ import type { ProblemCode } from '../../src/errors.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { failureOf } from '../harness/clients/error-event.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
+import { until } from '../harness/clock/until.ts';
 import { type Identity, selfSigned } from '../harness/faults/fake-load-balancer.ts';
 import { faultProxy } from '../harness/faults/fault-proxy.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
 
 let identity: Identity;
 let trustedBefore: readonly string[];

@@ -12,9 +12,9 @@ import {
   type TestRelay,
   USER,
 } from '../harness/relay/relay.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
 import {
   LAST_CHUNK,
+  plainAnswer,
   type RawRequest,
   type RawUpstream,
   startRawUpstream,

@@ -12,9 +12,9 @@ import {
   WHOLE,
 } from '../harness/clients/joining.ts';
 import { dechunk } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import { OTHER_USER } from '../harness/relay/relay.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { wholeStream } from '../harness/service/raw-upstream.ts';
+import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: JoinPair;
 afterEach(() => pair.close());

@@ -19,10 +19,11 @@ import {
   WHOLE,
 } from '../harness/clients/joining.ts';
 import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 import { BOT_PATH, OTHER_USER } from '../harness/relay/relay.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 let pair: JoinPair;
 afterEach(async () => {

@@ -13,7 +13,8 @@ import {
 import type { RawClient } from '../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 let pair: JoinPair;
 afterEach(() => pair.close());

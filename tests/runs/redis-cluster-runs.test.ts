@@ -5,9 +5,8 @@ import type { RunStore } from '../../src/runs/run-store.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { until } from '../harness/clock/until.ts';
-import { describeWithRedis } from '../harness/redis/redis.ts';
+import { describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
 import { startCluster } from '../harness/redis/redis-cluster.ts';
-import { stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
 import { begunRun, claimedRun, complete, endOf, joinedRun, say } from '../harness/runs/carried-run.ts';
 import { LEASES, nameOf, TIMES } from '../harness/runs/run-stores.ts';
@@ -27,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => {
   for (const redis of opened) redis.close();
-  stopProcessesOfRedis();
+  stopRedis();
 });
 
 describeWithRedis('runs in a cluster', () => {

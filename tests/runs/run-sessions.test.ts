@@ -13,7 +13,7 @@ import {
 } from '../harness/clients/joining.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 import { idOf, stored } from '../harness/relay/sessions.ts';
 
 let pair: JoinPair;

@@ -2,7 +2,7 @@ import { ServerResponse } from 'node:http';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { MAX_READERS_PER_USER } from '../../src/runs/run-reader.ts';
 import { bodyOf, EVENTS, INIT, type JoinPair, problemOf, startJoinPair } from '../harness/clients/joining.ts';
-import { until } from '../harness/relay/relay-and-upstream.ts';
+import { until } from '../harness/clock/until.ts';
 
 let pair: JoinPair;
 afterEach(() => pair.close());

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { bodyOf, EVENTS, INIT } from '../harness/clients/joining.ts';
+import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import {
   expectExpiring,
@@ -8,8 +9,7 @@ import {
   runsEnded,
   startJoinInstances,
 } from '../harness/relay/join-instances.ts';
-import { plainAnswer, until } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, wholeStream } from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 let all: JoinInstances;
 afterEach(() => all.close());

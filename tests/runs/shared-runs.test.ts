@@ -23,8 +23,13 @@ import {
   storedUpTo,
 } from '../harness/relay/join-instances.ts';
 import { BOT_PATH, type TestRelay } from '../harness/relay/relay.ts';
-import { plainAnswer } from '../harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, type RawRequest, wholeStream } from '../harness/service/raw-upstream.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  plainAnswer,
+  type RawRequest,
+  wholeStream,
+} from '../harness/service/raw-upstream.ts';
 
 let all: JoinInstances;
 afterEach(() => all.close());

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { PROBLEMS } from '../../src/errors.ts';
 import { call } from '../harness/clients/call.ts';
+import { until } from '../harness/clock/until.ts';
 import { type Sample, samplesOf } from '../harness/relay/metric-samples.ts';
 import { BOT_PATH, CANARY, MESSAGE } from '../harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream, until } from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;

@@ -104,6 +104,18 @@ describe('the demo bot service', () => {
     expect(JSON.parse(body)).toEqual(refusal('BOT_NOT_FOUND'));
   });
 
+  test('a client that leaves before its message is whole is no fault', async () => {
+    const onFault = jest.fn();
+    await start({ onFault });
+    const whole = rawMessage({ path: ECHO, body: '{"text":"hello"}', headers: ['X-API-KEY: key-1'] });
+    const client = rawClient(port(), whole.slice(0, -5));
+    // By the first the request is seen, by the others that its client has left.
+    await ask(GUIDE);
+    client.socket.destroy();
+    for (let n = 0; n < 3; n += 1) await ask(GUIDE);
+    expect(onFault).not.toHaveBeenCalled();
+  });
+
   test('knows no bot whose name is not in UTF-8', async () => {
     await start();
     for (const name of ['%E0%A4%A', '%', '%ff']) {

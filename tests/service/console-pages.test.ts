@@ -6,7 +6,7 @@ import type { AxeResults, RunOptions } from 'axe-core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { secret } from '../../src/secret.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { startTestConsole, type TestConsole } from '../harness/service/console.ts';
+import { answering, startTestConsole, type TestConsole } from '../harness/service/console.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const RULES = {
@@ -36,12 +36,8 @@ beforeEach(async () => {
     embeddingModel: () => ({
       model: 'embedder',
       embed: (texts) => held.promise.then(() => texts.map(() => Float32Array.of(0, 1))),
-      explain: () => 'The provider could not be reached.',
     }),
-    tryBot: async (_bot, text) => ({
-      text: `You said:\n${text}`,
-      problem: 'The answer was longer than allowed.',
-    }),
+    brainOf: () => answering((text) => [`You said:\n${text}`, 'The answer was longer than allowed.']),
   });
 });
 afterEach(() => console.close());
@@ -226,7 +222,7 @@ describeInChromium('the console in a browser', () => {
     await page.getByText('0 of').waitFor();
     held.resolve();
     // The page loads itself again until all is done.
-    await page.getByText('No file is being indexed any more.').waitFor();
+    await page.getByText('The indexing is over.').waitFor();
     await link('Delete guide.md');
     await press(page, 'Delete the file');
     await page.getByText('There is no file yet.').waitFor();

@@ -1,11 +1,10 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { hashPassword, QUICK } from '../../src/authenticate/password/password-hash.ts';
-import type { ConsoleOptions } from '../../src/service/console/console.ts';
 import { PASSWORD_HASH } from '../../src/service/settings/settings.ts';
-import { startTestConsole, type TestConsole } from '../harness/service/console.ts';
+import { startTestConsole, type TestConsole, type TestConsoleOptions } from '../harness/service/console.ts';
 
 const running: TestConsole[] = [];
-async function start(options: Partial<ConsoleOptions> = {}): Promise<TestConsole> {
+async function start(options: TestConsoleOptions = {}): Promise<TestConsole> {
   const console = await startTestConsole(options);
   running.push(console);
   return console;
@@ -51,6 +50,14 @@ describe('the link of the start', () => {
 });
 
 describe('without a session', () => {
+  test('a form of very many fields is refused, and not read: that would take seconds', async () => {
+    const console = await start();
+    const visitor = console.visitor();
+    const many = Object.fromEntries(Array.from({ length: 1001 }, (_one, n) => [`f${n}`, '']));
+    const { status, headers } = await visitor.post('/sign-in', { token: tokenOf(console), ...many });
+    expect([status, headers['set-cookie']]).toEqual([400, undefined]);
+  });
+
   test('every page leads to the sign-in, and no form does anything', async () => {
     const console = await start();
     const visitor = console.visitor();
@@ -127,12 +134,11 @@ describe('pages of other origins', () => {
 describe('on an address that others reach', () => {
   const PASSWORD = 'a long password';
   test('there is no link; the password signs in, and one that is changed does so at once', async () => {
-    const console = await start({ host: '0.0.0.0' });
+    await expect(start({ host: '0.0.0.0' })).rejects.toThrow('bot-relay service password');
+    const passwordHash = await hashPassword('an old password', QUICK);
+    const console = await start({ host: '0.0.0.0', passwordHash });
     const visitor = console.visitor();
     expect(console.signInLink).toBeUndefined();
-    expect((await visitor.get('/sign-in')).body).toContain('bot-relay service password');
-    expect((await visitor.post('/sign-in', { password: PASSWORD })).status).toBe(403);
-
     console.settings.setConsoleValue(PASSWORD_HASH, await hashPassword(PASSWORD, QUICK));
     expect((await visitor.get('/sign-in')).body).toContain('type="password"');
     const wrong = await visitor.fail('/sign-in', { password: 'wrong-password' });
@@ -141,9 +147,19 @@ describe('on an address that others reach', () => {
     expect((await visitor.submit('/sign-in', { password: PASSWORD })).status).toBe(200);
   });
 
+  test('a new password ends the sessions that began before it', async () => {
+    const console = await start({ host: '0.0.0.0', passwordHash: await hashPassword(PASSWORD, QUICK) });
+    const [visitor, other] = [console.visitor(), console.visitor()];
+    for (const one of [visitor, other]) await one.submit('/sign-in', { password: PASSWORD });
+    const another = await hashPassword('another long password', QUICK);
+    console.settings.setConsoleValue(PASSWORD_HASH, another);
+    expect((await visitor.get('/')).status).toBe(303);
+    await visitor.submit('/sign-in', { password: 'another long password' });
+    expect([(await visitor.get('/')).status, (await other.get('/')).status]).toEqual([200, 303]);
+  });
+
   test('five wrong passwords a minute are too many, also for the right one, and also all at once', async () => {
-    const console = await start({ host: '0.0.0.0' });
-    console.settings.setConsoleValue(PASSWORD_HASH, await hashPassword(PASSWORD, QUICK));
+    const console = await start({ host: '0.0.0.0', passwordHash: await hashPassword(PASSWORD, QUICK) });
     const signIn = (password: string) => console.visitor().post('/sign-in', { password });
     // The right one gives its place back.
     for (let n = 0; n < 6; n++) expect((await signIn(PASSWORD)).status).toBe(303);

@@ -2,15 +2,17 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
 import { scriptedBrain } from '../../src/service/brains/scripted.ts';
 import type { Brain } from '../../src/service/brains/steps.ts';
-import type { ConsoleOptions } from '../../src/service/console/console.ts';
-import { answerInTime, triedAnswer } from '../../src/service/console/tried-answer.ts';
+import { triedAnswer } from '../../src/service/console/tried-answer.ts';
 import type { Bot } from '../../src/service/settings/bot.ts';
+import { SettingsError } from '../../src/service/settings/settings-error.ts';
 import { until } from '../harness/clock/until.ts';
 import {
+  answering,
   filesForm,
   readable,
   startTestConsole,
   type TestConsole,
+  type TestConsoleOptions,
   type Visitor,
 } from '../harness/service/console.ts';
 
@@ -20,7 +22,7 @@ const PROVIDER_KEY = 'provider-key-that-nobody-may-see-again-wxyz';
 let console: TestConsole;
 let administrator: Visitor;
 let settings: TestConsole['settings'];
-async function start(options: Partial<ConsoleOptions> = {}): Promise<void> {
+async function start(options: TestConsoleOptions = {}): Promise<void> {
   await console?.close();
   console = await startTestConsole(options);
   settings = console.settings;
@@ -274,11 +276,11 @@ describe('bots', () => {
   test('can be tried: the whole answer stands below the question, or why there is none', async () => {
     const asked: unknown[] = [];
     await start({
-      async tryBot(bot, text, signal) {
-        asked.push([bot, text, signal.aborted]);
-        return text === 'bad'
-          ? { text: 'Half', problem: 'The model is <busy>.' }
-          : { text: `${HOSTILE}\n\nBye` };
+      brainOf(...bot) {
+        asked.push(bot);
+        return answering((text) =>
+          text === 'bad' ? ['Half', 'The model is <busy>.'] : [`${HOSTILE}\n\nBye`],
+        );
       },
     });
     settings.saveBot('demo', SAVED);
@@ -287,15 +289,14 @@ describe('bots', () => {
     expect(body).not.toContain('<script');
     const failed = await administrator.post(`${path}/try`, { text: 'bad' });
     expect(readable(failed.body)).toContain('Answer Half The model is <busy>.');
-    const bot = { projectId: 'demo', namespace: 'demo', name: 'assistant' };
-    expect(asked).toEqual([
-      [bot, 'How <are> you?', false],
-      [bot, 'bad', false],
-    ]);
+    expect(asked).toEqual(Array(2).fill(['demo', 'demo', 'assistant']));
   });
 
   test('a bot that fails while it is tried is a fault of the service, and says nothing of it', async () => {
-    await start({ tryBot: () => Promise.reject(new Error('a secret of the inside')) });
+    const broken = answering(() => {
+      throw new Error('a secret of the inside');
+    });
+    await start({ brainOf: () => broken });
     settings.saveBot('demo', SAVED);
     const { status, body } = await administrator.post(`${path}/try`, { text: 'Hello' });
     expect([status, body]).toEqual([500, expect.not.stringContaining('inside')]);
@@ -306,8 +307,7 @@ describe('bots', () => {
 });
 
 describe('the answer of a bot that is tried', () => {
-  const { signal } = new AbortController();
-  const tried = (name: string) =>
+  const tried = (name: string, signal = new AbortController().signal) =>
     triedAnswer(scriptedBrain(name, { wordMs: 0, silenceMs: 0 }) as Brain, 'Hello you', signal);
 
   test('is all that it has said, and the error with which it ended', async () => {
@@ -317,10 +317,9 @@ describe('the answer of a bot that is tried', () => {
     expect((await tried('demo/steps')).problem).toBe('The run took more than 30 steps.');
   });
 
-  test('is not waited for once the administrator has left, even if the bot does not care', async () => {
+  test('is not waited for once the administrator has left', async () => {
     const left = new AbortController();
-    const never = () => new Promise<never>(() => {});
-    const [early, late] = [answerInTime(never, AbortSignal.abort()), answerInTime(never, left.signal)];
+    const [early, late] = [tried('demo/slow', AbortSignal.abort()), tried('demo/slow', left.signal)];
     left.abort();
     const given = { text: '', problem: expect.stringContaining('given up') };
     expect([await early, await late]).toEqual([given, given]);
@@ -342,7 +341,6 @@ describe('knowledge', () => {
       embeddingModel: () => ({
         model: 'embedder',
         embed: (texts) => held.promise.then(() => texts.map(() => Float32Array.of(0, 1))),
-        explain: () => '',
       }),
     });
     const text = '# One\n\nThe first piece.\n\n# Two\n\nThe second piece.\n';
@@ -372,10 +370,15 @@ describe('knowledge', () => {
   });
 
   test('what cannot be indexed is refused or says why, and the rest is indexed', async () => {
-    expect(await administrator.fail(path, filesForm(['a.md', 'Text.']))).toContain('embedding model');
+    expect(readable(await page(path))).toContain('First set the embedding model at AI settings');
+    const unready = readable(await administrator.fail(path, filesForm(['a.md', 'Text.'], ['b.md', 'Text.'])));
+    // Once at the top, and once at the field.
+    expect(unready.split('Set the embedding model of the project')).toHaveLength(3);
     expect(console.documents('demo')).toEqual([]);
     settings.saveModel('demo', 'embedding', EMBEDDING);
     expect(await administrator.fail(path, filesForm())).toContain('Choose a file.');
+    const many = Array.from({ length: 1001 }, () => ['', ''] as const);
+    expect((await administrator.post(path, filesForm(...many))).status).toBe(400);
     const hostile = [
       ['../up.md', 'Text.'],
       [`${HOSTILE}.md`, 'Text.'],
@@ -399,13 +402,11 @@ describe('knowledge', () => {
     await start({
       embeddingModel: () => ({
         model: 'embedder',
-        embed: () => Promise.reject(new Error(PROVIDER_KEY)),
-        explain: () => 'The provider is <away>.',
+        embed: () => Promise.reject(new SettingsError('The provider is <away>.')),
       }),
     });
     await administrator.submit(path, filesForm(['a.md', 'Text.']));
     await until(async () => readable(await page(path)).includes('The provider is <away>.'));
-    expect(await page(path)).not.toContain(PROVIDER_KEY);
   });
 });
 

@@ -2,7 +2,6 @@ import { afterEach, describe, expect, test } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
 import type { Ask, Brain, Step } from '../../src/service/brains/steps.ts';
 import { openDatabase } from '../../src/service/settings/database.ts';
-import { sqlOf } from '../../src/service/settings/sql.ts';
 import { channelTable } from '../../src/service/store/channel-table.ts';
 import {
   type DemoService,
@@ -142,7 +141,7 @@ describe('a run', () => {
       );
     const events = await say();
     expect(typesOf(events).slice(-2)).toEqual(['message.delta', 'run.error']);
-    const sql = sqlOf(file.tables());
+    const sql = file.tables();
     expect(sql.get('SELECT sequence, (SELECT count(*) FROM turns) AS turns FROM channels')).toEqual({
       sequence: 1,
       turns: 0,
@@ -155,15 +154,14 @@ describe('a run', () => {
 describe('what is remembered of a conversation', () => {
   test('is bounded: the oldest goes, but for the first, unless that leaves no room for the newest', () => {
     const database = openDatabase();
-    sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
-    const bounds = { maxChannels: 9, maxFiles: 9, maxFileBytes: 9, maxTurnCharacters: 40 };
-    const options = { bounds, idOf: () => '', onGone: () => {} };
-    const channel = channelTable(database, options).findOrMake({ projectId: 'p', endpoint: 'a/b' }, 'c1');
+    database.run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
+    const bounds = { maxChannels: 9, maxFiles: 9, maxFileBytes: 9, maxTurnCharacters: 40, maxTurns: 5 };
+    const channel = channelTable({ database, bounds }).findOrMake({ projectId: 'p', endpoint: 'a/b' }, 'c1');
     const add = (id: string, length: number) => {
-      channel.beginRun(id);
-      channel.writeTurn(id, [id.padEnd(length - 4)]);
+      channel.runs.begin(id);
+      channel.turns.write(id, [id.padEnd(length - 4)]);
     };
-    const ids = () => channel.turns().map(([text]) => (text as string).trim());
+    const ids = () => channel.turns.all().map(([text]) => (text as string).trim());
     for (const id of ['a', 'b', 'c', 'd']) add(id, 10);
     expect(ids()).toEqual(['a', 'b', 'c', 'd']);
     add('e', 15);
@@ -172,9 +170,13 @@ describe('what is remembered of a conversation', () => {
     expect(ids()).toEqual(['f']);
     add('g', 50);
     expect(ids()).toEqual([]);
-    channel.writeTurn('g', ['small']);
-    channel.writeTurn('no run', ['x']);
+    channel.turns.write('g', ['small']);
+    channel.turns.write('no run', ['x']);
     expect(ids()).toEqual(['small']);
+    for (let n = 0; n < 9; n += 1) add(`${n}`, 5);
+    expect(ids()).toEqual(['small', '5', '6', '7', '8']);
+    add('x', 5);
+    expect(ids()).toEqual(['small', '6', '7', '8', 'x']);
     database.close();
   });
 });

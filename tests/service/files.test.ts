@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { openDatabase } from '../../src/service/settings/database.ts';
-import { sqlOf } from '../../src/service/settings/sql.ts';
 import { channelTable } from '../../src/service/store/channel-table.ts';
 import {
   type DemoService,
@@ -74,6 +73,13 @@ describe('an upload', () => {
     expect([more.status, more.code]).toEqual([413, 'TOO_LARGE']);
     const much = await uploadTo('c1', fileOf(new Uint8Array(24 * MB)));
     expect([much.status, much.code]).toEqual([413, 'TOO_LARGE']);
+  });
+
+  test('must be a form of few parts: very many would take seconds to read', async () => {
+    const more = Array.from({ length: 1000 }, (_one, n) => [`f${n}`, ''] as const);
+    const parts = [['file', fileOf('a')], ['customChannelId', 'c1'], ...more] as const;
+    expect((await upload(parts)).code).toBe('INVALID_FORM');
+    expect((await upload(parts.slice(0, 900))).status).toBe(200);
   });
 
   test('must be a form with one file and one channel', async () => {
@@ -184,27 +190,26 @@ describe('a download', () => {
 describe('the files of all channels', () => {
   test('are bounded by their bytes and their number; the oldest are forgotten', () => {
     const database = openDatabase();
-    sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
-    const all = channelTable(database, {
-      bounds: { maxChannels: 9, maxFiles: 5, maxFileBytes: 10, maxTurnCharacters: 0 },
-      idOf: (_channel, sequence) => String(sequence),
-      onGone: () => {},
+    database.run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
+    const all = channelTable({
+      database,
+      bounds: { maxChannels: 9, maxFiles: 5, maxFileBytes: 10, maxTurnCharacters: 0, maxTurns: 0 },
     });
     const bot = { projectId: 'p', endpoint: 'demo/echo' };
     const [channel, other] = [all.findOrMake(bot, 'c1'), all.findOrMake(bot, 'c2')];
     const add = (length: number, to = channel) =>
-      to.addFile({ name: 'a', type: '', bytes: Buffer.alloc(length) }).id;
+      to.files.add({ name: 'a', type: '', bytes: Buffer.alloc(length) }).id;
     const [first, second, third] = [add(4), add(4, other), add(4)];
-    const here = [first, second, third].map((id) => channel.findFile(id)?.id);
+    const here = [first, second, third].map((id) => channel.files.find(id)?.id);
     expect(here).toEqual([undefined, undefined, third]);
-    expect(other.findFile(second)?.bytes).toHaveLength(4);
+    expect(other.files.find(second)?.bytes).toHaveLength(4);
     // The bytes of what was forgotten are free again.
     all.delete(bot, 'c2');
     const [one, two] = [add(3), add(3)];
-    expect([third, one, two].map((id) => channel.findFile(id)?.id)).toEqual([third, one, two]);
+    expect([third, one, two].map((id) => channel.files.find(id)?.id)).toEqual([third, one, two]);
     for (let n = 0; n < 3; n++) add(0);
-    expect([third, one].map((id) => channel.findFile(id)?.id)).toEqual([undefined, one]);
-    expect(channel.findFile(add(11))).toBeUndefined();
+    expect([third, one].map((id) => channel.files.find(id)?.id)).toEqual([undefined, one]);
+    expect(channel.files.find(add(11))).toBeUndefined();
     database.close();
   });
 });

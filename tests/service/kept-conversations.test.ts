@@ -7,7 +7,6 @@ import { secret } from '../../src/secret.ts';
 import type { BotServiceOptions } from '../../src/service/bot-service.ts';
 import { openDatabase } from '../../src/service/settings/database.ts';
 import { DEMO } from '../../src/service/settings/settings.ts';
-import { sqlOf } from '../../src/service/settings/sql.ts';
 import { openChannels } from '../../src/service/store/channels.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import {
@@ -190,7 +189,7 @@ describe('a conversation', () => {
     for (const customChannelId of ['old', 'new']) await first.say({ ...HELLO, customChannelId });
     await upload(first, 'old', 'x');
     await first.close();
-    const sql = sqlOf(file.tables());
+    const sql = file.tables();
     const age = (days: number, id: string) =>
       sql.run('UPDATE channels SET last_used_at = last_used_at - ? WHERE custom_id = ?', days * DAY_MS, id);
     age(8, 'old');
@@ -205,7 +204,7 @@ describe('a conversation', () => {
   test('is forgotten by a service that runs on, within an hour', () => {
     jest.useFakeTimers();
     const database = openDatabase();
-    sqlOf(database).run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
+    database.run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
     const gone: number[] = [];
     const all = openChannels(database, { keepDays: 1, isFile: false, onGone: (key) => void gone.push(key) });
     const { key } = all.findOrMake({ projectId: 'p', endpoint: 'demo/echo' }, 'c1');
@@ -226,7 +225,7 @@ describe('a conversation', () => {
     await say(HELLO);
     const other = settings.createProject('Other').id;
     const key = settings.createKey(other, 'k').open();
-    const rows = () => sqlOf(file.tables()).get('SELECT count(*) AS n FROM channels')?.n;
+    const rows = () => file.tables().get('SELECT count(*) AS n FROM channels')?.n;
     expect(rows()).toBe(1);
     settings.removeNamespace(DEMO);
     expect(rows()).toBe(0);
@@ -245,9 +244,8 @@ describe('a conversation', () => {
 
   test('is found by the bot and the project in which it was made, and by no other', () => {
     const database = openDatabase();
-    const sql = sqlOf(database);
     for (const id of ['p', 'q'])
-      sql.run('INSERT INTO projects (id, name, created_at) VALUES (?, ?, 0)', id, id);
+      database.run('INSERT INTO projects (id, name, created_at) VALUES (?, ?, 0)', id, id);
     const all = openChannels(database, { keepDays: 1, isFile: false, onGone: () => {} });
     const at = (projectId: string, bot = 'echo') => ({ projectId, endpoint: `demo/${bot}` });
     const { key } = all.findOrMake(at('p'), 'c1');

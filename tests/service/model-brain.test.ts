@@ -20,7 +20,7 @@ const BOT = {
   usesKnowledge: false,
 } as const;
 const KEY = 'sk-secret-4242';
-const providerError = () => ({ code: 'PROVIDER_FAILED', message: 'The provider failed.' });
+const runError = () => ({ code: 'PROVIDER_FAILED', message: 'The provider failed.' });
 
 const usage = {
   inputTokens: { total: 3, noCache: 3, cacheRead: 0, cacheWrite: 0 },
@@ -69,7 +69,7 @@ async function start(
     bot: BOT,
     model: async () => model,
     windowCharacters: 100_000,
-    providerError,
+    runError,
     ...options,
   });
   service = await startDemoService({ brains: { 'demo/assistant': brain }, maxExecutionMs });
@@ -186,7 +186,7 @@ describe('a run with a model', () => {
   test('whose parts end without any end is not complete either', async () => {
     const { signal } = new AbortController();
     const parts = new ReadableStream<never>({ start: (controller) => controller.close() });
-    const { value } = await answerSteps({ parts, signal, maxSteps: 30, providerError }).next();
+    const { value } = await answerSteps({ parts, signal, runError }).next();
     expect(value).toEqual({ error: { code: 'ANSWER_INTERRUPTED', message: expect.any(String) } });
   });
 
@@ -211,7 +211,7 @@ describe('a run with a model', () => {
     await start(model);
     for (const times of [1, 2]) {
       const events = await say('Hello');
-      expect(errorOf(events)).toMatchObject(providerError());
+      expect(errorOf(events)).toMatchObject(runError());
       expect(textsOf(events)).toEqual([]);
       expect(JSON.stringify(events)).not.toContain(KEY);
       expect(calls).toBe(times);
@@ -245,13 +245,7 @@ describe('a run with a model', () => {
   test('that cannot be loaded is told likewise', async () => {
     await start(modelOf(), { model: () => Promise.reject(new Error(KEY)) });
     const events = await say('Hello');
-    expect(errorOf(events)).toMatchObject(providerError());
-  });
-
-  test('prints no warning of a provider', async () => {
-    const warnings = [{ type: 'unsupported' as const, feature: 'temperature' }];
-    await start(modelOf([{ type: 'stream-start', warnings }, ...said('Warm.')]));
-    expect(textsOf(await say('Hello'))).toEqual(['Warm.']);
+    expect(errorOf(events)).toMatchObject(runError());
   });
 });
 
@@ -520,6 +514,16 @@ describe('the memory of a model', () => {
     expect(id).toMatch(/^[0-9a-z]{9}$/);
     expect(result).toMatchObject([{ toolCallId: id, toolName: 'clock' }]);
     expect(JSON.stringify(prompt)).not.toContain('msg_1');
+  });
+
+  test('has no name of a tool that providers would refuse for good', async () => {
+    const strange = toolCall('functions.clock now');
+    const model = modelOf([strange, finish('tool-calls')], said('Sorry.'), said('Yes.'));
+    await start(model);
+    await say('What time is it?');
+    await say('Really?');
+    const names = JSON.stringify(promptOf(model, 2)).match(/"toolName":"[^"]*"/g);
+    expect(names).toEqual(Array(2).fill('"toolName":"functions_clock_now"'));
   });
 
   test('is of its conversation alone, and none without one', async () => {

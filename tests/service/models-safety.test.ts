@@ -6,6 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { streamText } from 'ai';
+import { embeddingModelOf } from '../../src/service/bot-brains.ts';
 import { testConnection } from '../../src/service/models/connection-test.ts';
 import { embedder } from '../../src/service/models/embedder.ts';
 import { languageModel } from '../../src/service/models/language-model.ts';
@@ -222,6 +223,13 @@ describe('an endpoint', () => {
       expect(report).toMatchObject({ ok: false, code: 'MODEL_TIMEOUT' });
     }
     expect(server.requests).toHaveLength(2);
+  });
+
+  test('that never answers a document holds up no others for good', async () => {
+    always(undefined);
+    const model = embeddingModelOf({ model: () => of(compatible) }, 'demo', 100);
+    const embedding = model?.embed(['one'], 'document', new AbortController().signal);
+    await expect(embedding).rejects.toThrow('The model did not answer in time.');
   });
 
   test('that never ends its answer is cut at a size', async () => {

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { secret } from '../../src/secret.ts';
 import { type BotServiceOptions, startBotService } from '../../src/service/bot-service.ts';
-import type { Brain } from '../../src/service/brains/steps.ts';
 import { DEMO } from '../../src/service/settings/settings.ts';
 import { call } from '../harness/clients/call.ts';
 import {
@@ -14,21 +13,9 @@ import { botWith, SERVICE_SECRET, settingsFile } from '../harness/service/settin
 
 const HELLO = { customChannelId: 'c1', customMessageId: 'm1', text: 'hello', action: 'NONE' };
 
-/** Says the name of its project and its own. */
-const speaker = (projectId: string, name: string): Brain => ({
-  isResumable: false,
-  hasSandbox: false,
-  metadata: {},
-  async *answer() {
-    yield { startMessage: true };
-    yield { say: `${name} of ${projectId}` };
-  },
-});
-const modelBrainOf: BotServiceOptions['modelBrainOf'] = (projectId, { name }) => speaker(projectId, name);
-
 let service: DemoService;
 const start = async (options: Partial<BotServiceOptions> = {}) => {
-  service = await startDemoService({ modelBrainOf, ...options });
+  service = await startDemoService(options);
   return service.settings;
 };
 afterEach(async () => {
@@ -36,15 +23,15 @@ afterEach(async () => {
   await service.close();
 });
 
-/** What the bot `namespace/name` says to this key, or the code with which it is refused. */
+/** What the bot `namespace/name` says to this key, or the code with which it refuses or fails. */
 async function saysTo(key: string, [namespace, name]: [string, string]): Promise<string> {
   const { status, body } = await call(service.port, `/ns/${namespace}/bot-provider/${name}/message/sse`, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json', 'X-API-KEY': key },
     body: JSON.stringify(HELLO),
   });
-  if (status !== 200) return (JSON.parse(body) as { error: { code: string } }).error.code;
-  return wholeMessages(demoEvents(body))[0]?.text ?? '';
+  const [message] = status === 200 ? wholeMessages(demoEvents(body)) : [];
+  return message?.text ?? /"code":"([A-Z_]+)"/.exec(body)?.[1] ?? '';
 }
 
 describe('a key', () => {
@@ -54,7 +41,7 @@ describe('a key', () => {
     settings.addNamespace(id, 'parcels');
     settings.saveBot(id, botWith({ namespace: 'parcels' }));
     const key = settings.createKey(id, 'one').open();
-    expect(await saysTo(key, ['parcels', 'helper'])).toBe(`helper of ${id}`);
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe('MODEL_NOT_SET');
     for (const [ofKey, ...bot] of [
       [key, DEMO, 'echo'],
       [key, 'parcels', 'echo'],
@@ -73,7 +60,7 @@ describe('a key', () => {
     const settings = await start();
     expect(await saysTo(service.key, [DEMO, 'echo'])).toBe('You said: hello');
     settings.saveBot(DEMO, botWith({ name: 'echo' }));
-    expect(await saysTo(service.key, [DEMO, 'echo'])).toBe('echo of demo');
+    expect(await saysTo(service.key, [DEMO, 'echo'])).toBe('MODEL_NOT_SET');
     settings.removeNamespace(DEMO);
     expect(await saysTo(service.key, [DEMO, 'guide'])).toBe('BOT_NOT_FOUND');
   });
@@ -103,6 +90,23 @@ describe('the service with a file', () => {
       expect(await saysTo(refused, [DEMO, 'echo'])).toBe('INVALID_API_KEY');
     outside.setKeyEnabled(id, true);
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('You said: hello');
+  });
+
+  test('starts with keys that are of another project by now, and without the project demo', async () => {
+    await start({ database: database() });
+    const { id } = service.settings.createProject('Parcels');
+    service.settings.addNamespace(id, 'parcels');
+    service.settings.saveBot(id, botWith({ namespace: 'parcels' }));
+    const key = service.settings.createKey(id, 'one').open();
+    await service.close();
+    await start({ database: database(), keys: ['key-1', key] });
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe('MODEL_NOT_SET');
+    expect(await saysTo('key-1', [DEMO, 'echo'])).toBe('You said: hello');
+    service.settings.deleteProject(DEMO);
+    await service.close();
+    await start({ database: database(), keys: ['key-1', key] });
+    expect(await saysTo(key, ['parcels', 'helper'])).toBe('MODEL_NOT_SET');
+    expect(await saysTo('key-1', ['parcels', 'helper'])).toBe('INVALID_API_KEY');
   });
 
   test('does not start with another secret, or where it cannot listen, and lets go of the file', async () => {

@@ -5,11 +5,10 @@ import { secret } from '../../src/secret.ts';
 import { openRedis } from '../../src/storage/redis.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
-import { describeWithRedis } from '../harness/redis/redis.ts';
+import { describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
 import { startCluster } from '../harness/redis/redis-cluster.ts';
-import { stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
 
-afterAll(stopProcessesOfRedis);
+afterAll(stopRedis);
 
 describeWithRedis('a cluster', () => {
   test('keeps a budget exact, and fails no call, while its slot moves to another master', async () => {

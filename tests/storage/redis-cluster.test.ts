@@ -13,9 +13,8 @@ import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { keyReporter, readKeyReports } from '../../src/watch/key-reports.ts';
 import { eventually, until } from '../harness/clock/until.ts';
 import { ROOT } from '../harness/documents/sources.ts';
-import { describeWithRedis } from '../harness/redis/redis.ts';
+import { describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
 import { type RedisGroup, startCluster } from '../harness/redis/redis-cluster.ts';
-import { stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
 
@@ -57,7 +56,7 @@ beforeAll(async () => {
 });
 afterAll(() => {
   for (const redis of opened.splice(0)) redis.close();
-  stopProcessesOfRedis();
+  stopRedis();
 });
 
 describeWithRedis('a cluster', () => {

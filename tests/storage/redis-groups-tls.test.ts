@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { eventually } from '../harness/clock/until.ts';
-import { describeWithRedis } from '../harness/redis/redis.ts';
-import { startProcess, stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
+import { describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
 import { MASTER_NAME, sentinelFile } from '../harness/redis/redis-sentinel.ts';
+import { startServer } from '../harness/redis/redis-server.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { type Authority, makeAuthority, removeAuthorities } from '../harness/service/authority.ts';
@@ -19,7 +19,7 @@ async function startTlsProcess(authority: Authority, ...options: string[]) {
     ...['--tls-port', String(tlsPort), '--tls-replication', 'yes', '--tls-auth-clients', 'yes'],
     ...['--tls-cert-file', certFile, '--tls-key-file', keyFile, '--tls-ca-cert-file', authority.certFile],
   ];
-  const server = await startProcess(...options, ...tls);
+  const server = await startServer(...options, ...tls);
   return { ...server, tlsPort, tlsHost: `127.0.0.1:${tlsPort}` };
 }
 
@@ -65,7 +65,7 @@ beforeAll(() => {
   authority = makeAuthority();
 });
 afterAll(() => {
-  stopProcessesOfRedis();
+  stopRedis();
   removeAuthorities();
 });
 

@@ -5,8 +5,7 @@ import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
 import { eventually, until } from '../harness/clock/until.ts';
 import { ROOT } from '../harness/documents/sources.ts';
-import { describeWithRedis } from '../harness/redis/redis.ts';
-import { type RedisProcess, stopProcessesOfRedis } from '../harness/redis/redis-process.ts';
+import { describeWithRedis, type RedisServer, stopRedis } from '../harness/redis/redis.ts';
 import { MASTER_NAME, type SentinelGroup, startSentinels } from '../harness/redis/redis-sentinel.ts';
 
 jest.setTimeout(60_000);
@@ -38,12 +37,12 @@ beforeAll(async () => {
 });
 afterAll(() => {
   for (const redis of opened.splice(0)) redis.close();
-  stopProcessesOfRedis();
+  stopRedis();
 });
 
 describeWithRedis('Sentinel', () => {
   test('names the master, also if the first of the sentinels do not answer', async () => {
-    const [first] = group.sentinels as [RedisProcess];
+    const [first] = group.sentinels as [RedisServer];
     first.pause();
     const redis = open();
     await redis.ready(30_000);

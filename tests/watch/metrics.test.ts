@@ -8,19 +8,16 @@ import { failureOf } from '../harness/clients/error-event.ts';
 import { ask, operationAt } from '../harness/clients/operation-requests.ts';
 import { dechunk } from '../harness/clients/raw-client.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
+import { until } from '../harness/clock/until.ts';
 import { faultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import { CANARY } from '../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
   LAST_CHUNK,
+  plainAnswer,
   type RawRequest,
   STREAM_HEAD,
   wholeStream,

@@ -4,13 +4,10 @@ import { filePart, formOf, textPart } from '../harness/clients/forms.ts';
 import { ask, operationAt, operationRequest } from '../harness/clients/operation-requests.ts';
 import { rawClient } from '../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { until } from '../harness/clock/until.ts';
 import { total } from '../harness/relay/metric-samples.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../harness/service/raw-upstream.ts';
 
 const UPLOAD = operationAt('POST blob');
 const DOWNLOAD = operationAt('GET channel-home/download');

@@ -40,8 +40,9 @@ export function modelStep(): ModelStep {
       text += piece;
       yield { say: piece };
     },
-    *call({ toolCallId, toolName, input }) {
+    *call({ toolCallId, input, ...named }) {
       const id = newId();
+      const toolName = plainName(named.toolName);
       const parameter = objectOf(input);
       calls.set(toolCallId, { id, toolName });
       callParts.push({ type: 'tool-call', toolCallId: id, toolName, input: parameter });
@@ -72,6 +73,9 @@ export function modelStep(): ModelStep {
 
 /** Providers may use an id again, or refuse those of others. Nine letters and digits are taken by all. */
 const newId = () => randomUUID().replaceAll('-', '').slice(0, 9);
+
+/** A model can call what there is not. A name with other characters, kept in the history, would be refused for good. */
+const plainName = (name: string) => name.replace(/[^\w-]/g, '_').slice(0, 64) || 'unknown';
 
 /** A value of a model or a tool as an object, which events need. */
 const objectOf = (value: unknown): object =>

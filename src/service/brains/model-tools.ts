@@ -8,14 +8,11 @@ export interface ToolParts {
   readonly search: Search | undefined;
   /** How long a result may be, in characters. */
   readonly maxCharacters: number;
-  readonly providerError: (error: unknown) => RunError;
+  readonly runError: (error: unknown) => RunError;
 }
 
 /** The functions of `ai`, which is loaded late. */
 type Sdk = Pick<typeof import('ai'), 'tool' | 'jsonSchema'>;
-
-const MAX_QUERY = 1000;
-const MAX_SOURCE = 200;
 
 /** The tools of a bot, by the names that its model knows. */
 export function toolsFor(sdk: Sdk, parts: ToolParts): ToolSet {
@@ -47,7 +44,7 @@ function timeIn(zone: string, now: Date): object {
   }
 }
 
-function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, providerError }: ToolParts) {
+function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, runError }: ToolParts) {
   return tool({
     description: 'Finds what the documents say. Each piece has its source.',
     inputSchema: jsonSchema<{ readonly query?: unknown }>({
@@ -59,10 +56,10 @@ function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, 
     async execute({ query }, { abortSignal = new AbortController().signal }): Promise<object> {
       if (typeof query !== 'string' || query.trim() === '') return { error: 'The query is missing.' };
       try {
-        return { found: bounded(await search(query.slice(0, MAX_QUERY), abortSignal), maxCharacters) };
+        return { found: bounded(await search(query, abortSignal), maxCharacters) };
       } catch (error) {
         abortSignal.throwIfAborted();
-        return { error: providerError(error).message };
+        return { error: runError(error).message };
       }
     },
   });
@@ -71,12 +68,9 @@ function searchTool({ tool, jsonSchema }: Sdk, search: Search, { maxCharacters, 
 /** The best pieces that have room; the last of them may be cut. */
 function bounded(found: readonly Found[], maxCharacters: number): Found[] {
   let left = maxCharacters;
-  const pieces = found.map(({ text, source }) => {
-    const piece = { source: cut(source, MAX_SOURCE), text: cut(text, Math.max(0, left)) };
-    left -= piece.text.length + piece.source.length;
-    return piece;
+  return found.flatMap(({ text, source }) => {
+    const piece = { source, text: text.slice(0, Math.max(0, left)).toWellFormed() };
+    left -= text.length + source.length;
+    return piece.text === '' ? [] : [piece];
   });
-  return pieces.filter(({ text }) => text !== '');
 }
-
-const cut = (text: string, length: number) => text.slice(0, length).toWellFormed();

@@ -51,9 +51,9 @@ export function botIn(values: URLSearchParams, { namespace, name }: Pick<Bot, 'n
 
 /** The fields that a new bot and an old one have. */
 export function botFields(form: Form): Html {
-  return html`${textField(form, { name: 'title', label: 'Title', hint: 'As its users read it.' })}
+  return html`${textField(form, { name: 'title', label: 'Title', hint: 'As pages may show it.' })}
 ${areaField(form, { name: 'instructions', label: 'Instructions', hint: 'What the model is told before each conversation.', rows: 8 })}
-${areaField(form, { name: 'suggestions', label: 'Suggestions', hint: 'One a line: messages that a user can send with one press.', rows: 4 })}
+${areaField(form, { name: 'suggestions', label: 'Suggestions', hint: 'One a line: messages that pages may offer to a user.', rows: 4 })}
 ${textField(form, {
   name: 'temperature',
   label: 'Temperature',

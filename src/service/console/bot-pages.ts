@@ -1,81 +1,71 @@
-import type { Express, Request, Response } from 'express';
+import type { Express } from 'express';
 import { abortWhenLeft } from '../../http/client-connection.ts';
 import type { Bot } from '../settings/bot.ts';
 import type { Project } from '../settings/projects.ts';
+import { DEMO } from '../settings/settings.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { botFields, botIn, formOfBot, SPOKEN_OF_BOT } from './bot-form.ts';
-import { areaField, type Form, faultsOf, formOf, selectField, textField } from './fields.ts';
+import { areaField, type Form, formOf, selectField, textField } from './fields.ts';
 import { html } from './html.ts';
-import { actionLink, deletePage, facts, goTo, pathOf, showPage } from './layout.ts';
-import { type ConsoleParts, found, pathPart, projectOf } from './parts.ts';
+import { actionLink, facts, pathOf, rows, showPage } from './layout.ts';
 import { fieldsOf } from './read-form.ts';
-import { answerInTime, type TriedAnswer } from './tried-answer.ts';
+import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
+import { type TriedAnswer, triedAnswer } from './tried-answer.ts';
 
 /** The bots of a project: all of them, a new one, and each with a box to try it. */
-export function botPages(app: Express, { settings, tryBot }: ConsoleParts): void {
-  const botOf = (req: Request, project: Project) => {
-    const [namespace, name] = [pathPart(req, 'namespace'), pathPart(req, 'name')];
-    return found(settings.bots(project.id).find((bot) => bot.namespace === namespace && bot.name === name));
-  };
-
-  app.get('/projects/:project/bots', (req, res) => {
-    const project = projectOf(req, settings);
-    showBots(res, project, settings.bots(project.id));
-  });
-  newBotPages(app, settings);
-  app.get('/projects/:project/bots/:namespace/:name', (req, res) => {
-    const project = projectOf(req, settings);
-    showBot(res, { project, bot: botOf(req, project) });
-  });
-  app.post('/projects/:project/bots/:namespace/:name', async (req, res) => {
-    const project = projectOf(req, settings);
-    const bot = botOf(req, project);
-    const values = await fieldsOf(req);
-    const faults = await faultsOf(() => settings.saveBot(project.id, botIn(values, bot)), SPOKEN_OF_BOT);
-    if (faults.length === 0) goTo(res, botPath(project, bot), 'saved');
-    else showBot(res, { project, bot, form: { id: 'bot', values, faults } });
-  });
-  app.post('/projects/:project/bots/:namespace/:name/try', async (req, res) => {
-    const project = projectOf(req, settings);
-    const bot = botOf(req, project);
-    const question = { id: 'try', values: await fieldsOf(req), faults: [] };
-    const { namespace, name } = bot;
-    const answer = await answerInTime(
-      (signal) =>
-        tryBot({ projectId: project.id, namespace, name }, question.values.get('text') ?? '', signal),
-      abortWhenLeft(res).signal,
+export function botPages(app: Express, { settings, brainOf }: ConsoleParts): void {
+  const { get, post, form, deletion } = projectRoutes(app, settings);
+  const botOf = ({ project, part }: Call) =>
+    found(
+      settings
+        .bots(project.id)
+        .find(({ namespace, name }) => namespace === part('namespace') && name === part('name')),
     );
-    showBot(res, { project, bot, question, answer });
-  });
-  deletePage(app, '/projects/:project/bots/:namespace/:name/delete', (req) => {
-    const project = projectOf(req, settings);
-    const bot = botOf(req, project);
-    return {
-      ...{ project, section: 'bots', title: `Delete the bot ${bot.name}?`, button: 'Delete the bot' },
-      text: 'Its conversations are deleted with it and cannot be brought back.',
-      back: botPath(project, bot),
-      after: pathOf(project, 'bots'),
-      act: () => settings.deleteBot(bot.namespace, bot.name),
-    };
-  });
-}
+  const showNew = (call: Call, form: Form) => showNewBot(call, settings.namespaces(call.project.id), form);
 
-function newBotPages(app: Express, settings: ConsoleParts['settings']): void {
-  const showNew = (res: Response, project: Project, form: Form) =>
-    showNewBot(res, { project, namespaces: settings.namespaces(project.id), form });
-  app.get('/projects/:project/bots/new', (req, res) => showNew(res, projectOf(req, settings), formOf('bot')));
-  app.post('/projects/:project/bots/new', async (req, res) => {
-    const project = projectOf(req, settings);
-    const values = await fieldsOf(req);
-    const of = (field: string) => values.get(field)?.trim() ?? '';
-    const bot = botIn(values, { namespace: of('namespace'), name: of('name') });
-    const faults = await faultsOf(() => {
+  get('/bots', (call) => {
+    const { id } = call.project;
+    showBots(call, settings.bots(id), settings.namespaces(id).includes(DEMO));
+  });
+  get('/bots/new', (call) => showNew(call, formOf('bot')));
+  form('/bots/new', {
+    ...{ id: 'bot', spoken: SPOKEN_OF_BOT, show: showNew },
+    save({ project }, values) {
+      const of = (field: string) => values.get(field)?.trim() ?? '';
+      const bot = botIn(values, { namespace: of('namespace'), name: of('name') });
       if (settings.bot(bot.namespace, bot.name))
         throw new SettingsError(`There is already a bot of the name ${bot.name} in ${bot.namespace}.`);
       settings.saveBot(project.id, bot);
-    }, SPOKEN_OF_BOT);
-    if (faults.length === 0) goTo(res, botPath(project, bot), 'created');
-    else showNew(res, project, { id: 'bot', values, faults });
+      return [botPath(project, bot), 'created'];
+    },
+  });
+  get('/bots/:namespace/:name', (call) => showBot(call, botOf(call)));
+  form('/bots/:namespace/:name', {
+    ...{ id: 'bot', spoken: SPOKEN_OF_BOT },
+    show: (call, form) => showBot(call, botOf(call), { form }),
+    save(call, values) {
+      const bot = botOf(call);
+      settings.saveBot(call.project.id, botIn(values, bot));
+      return [botPath(call.project, bot), 'saved'];
+    },
+  });
+  post('/bots/:namespace/:name/try', async (call) => {
+    const bot = botOf(call);
+    const question = { id: 'try', values: await fieldsOf(call.req), faults: [] };
+    const brain = found(brainOf(call.project.id, bot.namespace, bot.name));
+    const text = question.values.get('text') ?? '';
+    const answer = await triedAnswer(brain, text, abortWhenLeft(call.res).signal);
+    showBot(call, bot, { question, answer });
+  });
+  deletion('/bots/:namespace/:name/delete', (call) => {
+    const bot = botOf(call);
+    return {
+      ...{ section: 'bots', title: `Delete the bot ${bot.name}?`, button: 'Delete the bot' },
+      text: 'Its conversations are deleted with it and cannot be brought back.',
+      back: botPath(call.project, bot),
+      after: pathOf(call.project, 'bots'),
+      act: () => settings.deleteBot(bot.namespace, bot.name),
+    };
   });
 }
 
@@ -83,7 +73,8 @@ function botPath(project: Project, { namespace, name }: Bot, ...below: readonly 
   return pathOf(project, 'bots', namespace, name, ...below);
 }
 
-function showBots(res: Response, project: Project, bots: readonly Bot[]): void {
+/** `hasScripted`: whether the scripted bots of the demo answer in the project, too. */
+function showBots({ res, project }: Call, bots: readonly Bot[], hasScripted: boolean): void {
   const items = bots.map(
     (bot) => html`<li>
 <h2><a class="code" href="${botPath(project, bot)}">${bot.namespace}/${bot.name}</a></h2>
@@ -94,18 +85,14 @@ ${facts([
 <div class="buttons">${actionLink(botPath(project, bot, 'delete'), 'Delete', bot.name)}</div>
 </li>`,
   );
-  const body = html`${items.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no bot yet.</p>`}
+  const scripted = html`<p>The scripted bots of the demo, such as <code>demo/echo</code>, answer here, too. They need no model.</p>`;
+  const body = html`${rows(items, 'There is no bot yet.')}
+${hasScripted && scripted}
 <p><a class="button" href="${pathOf(project, 'bots', 'new')}">New bot</a></p>`;
   showPage(res, { title: 'Bots', project, section: 'bots', body });
 }
 
-interface NewBotPage {
-  readonly project: Project;
-  readonly namespaces: readonly string[];
-  readonly form: Form;
-}
-
-function showNewBot(res: Response, { project, namespaces, form }: NewBotPage): void {
+function showNewBot({ res, project }: Call, namespaces: readonly string[], form: Form): void {
   const choices = namespaces.map((name) => [name, name] as const);
   const fields = html`<form method="post" action="${pathOf(project, 'bots', 'new')}">
 ${selectField(form, { name: 'namespace', label: 'Namespace', choices })}
@@ -118,16 +105,14 @@ ${botFields(form)}
   showPage(res, { title: 'New bot', project, section: 'bots', body, forms: [form] });
 }
 
-interface BotPage {
-  readonly project: Project;
-  readonly bot: Bot;
+interface Shown {
   readonly form?: Form;
   readonly question?: Form;
   readonly answer?: TriedAnswer;
 }
 
-function showBot(res: Response, page: BotPage): void {
-  const { project, bot, form = formOfBot(bot), question = formOf('try'), answer } = page;
+function showBot({ res, project }: Call, bot: Bot, shown: Shown = {}): void {
+  const { form = formOfBot(bot), question = formOf('try'), answer } = shown;
   const called = `/generic/ns/${bot.namespace}/bot-provider/${bot.name}/message/sse`;
   const said =
     answer &&

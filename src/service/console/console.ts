@@ -8,6 +8,8 @@ import { originCheck } from '../../guard/fetch-metadata.ts';
 import { knownHost } from '../../guard/known-host.ts';
 import { CLIENT_LEFT } from '../../http/client-connection.ts';
 import { hostNamed, isLoopback } from '../../http/hosts.ts';
+import { PASSWORD_HASH } from '../settings/settings.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 import { botPages } from './bot-pages.ts';
 import { html } from './html.ts';
 import { indexings } from './indexings.ts';
@@ -15,9 +17,9 @@ import { keyPages } from './key-pages.ts';
 import { knowledgePages } from './knowledge-pages.ts';
 import { showPage } from './layout.ts';
 import { modelPages } from './model-pages.ts';
-import type { ConsoleParts } from './parts.ts';
 import { projectPages } from './project-pages.ts';
-import { consoleSessions, oneTimeToken, signedInOnly, signInPages } from './sign-in.ts';
+import type { ConsoleParts } from './routes.ts';
+import { consoleSessions, endedByNewPassword, oneTimeToken, signedInOnly, signInPages } from './sign-in.ts';
 import { ICON, STYLE } from './style.ts';
 
 export interface ConsoleOptions extends ConsoleParts {
@@ -26,8 +28,6 @@ export interface ConsoleOptions extends ConsoleParts {
   readonly host: string;
   /** The address that browsers show, if it is another one, such as that of a proxy with TLS. */
   readonly publicUrl?: URL | undefined;
-  /** The hash of the administrator's password (`hashPassword`), if one is set. Asked at each sign-in. */
-  readonly passwordHash: () => string | undefined;
   /** Called with each error that is a fault of the service. */
   readonly onFault: (error: unknown) => void;
 }
@@ -41,21 +41,25 @@ export interface Console {
   close(): Promise<void>;
 }
 
-/** Whether a console that listens at `host` is reached from other machines, so that it has no link to sign in. */
-export const needsPassword = (host: string): boolean => !isLoopback(hostNamed(host) ?? host);
-
 /**
  * Starts the console of the bot service: pages on a listener of their own.
- * @throws the system's error if the address cannot be used
+ * @throws SettingsError if it would be reached from other machines and has no password; the system's error if the
+ * address cannot be used
  */
 export async function startConsole(options: ConsoleOptions): Promise<Console> {
-  const { port, host, publicUrl, passwordHash } = options;
+  const { port, host, publicUrl, settings } = options;
+  const passwordHash = () => settings.consoleValue(PASSWORD_HASH);
   const name = hostNamed(host) ?? host;
   const token = isLoopback(name) ? oneTimeToken() : undefined;
-  const { sessions, close: closeSessions } = consoleSessions(publicUrl?.protocol === 'https:');
+  if (!token && passwordHash() === undefined)
+    throw new SettingsError(
+      'SERVICE_CONSOLE_HOST is not a loopback address, and the console has no password. Set one with bot-relay service password, and start again.',
+    );
+  const { sessions, endAll, close: closeSessions } = consoleSessions(publicUrl?.protocol === 'https:');
   const app = express().disable('x-powered-by').disable('etag');
   for (const stage of firstStages(options, name)) app.use(stage);
   files(app);
+  app.use(endedByNewPassword(passwordHash, endAll));
   signInPages(app, { sessions, token, passwordHash });
   app.use(signedInOnly(sessions));
   for (const addPages of [projectPages, keyPages, modelPages, botPages]) addPages(app, options);

@@ -1,4 +1,3 @@
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 import { type Html, html } from './html.ts';
 
@@ -33,7 +32,7 @@ export async function faultsOf(act: () => unknown, spoken: Spoken = {}): Promise
     await act();
     return [];
   } catch (error) {
-    if (!(error instanceof SettingsError || error instanceof KnowledgeError)) throw error;
+    if (!(error instanceof SettingsError)) throw error;
     const [field] = Object.entries(spoken).find(([, words]) => words.test(error.message)) ?? [];
     return [{ field, message: error.message }];
   }
@@ -124,12 +123,10 @@ export function fileField(form: Form, options: FieldOptions & { readonly accept:
 }
 
 /** A box to tick. */
-export function checkField({ id, values }: Form, { name, label, hint }: FieldOptions): Html {
+export function checkField({ id, values }: Form, { name, label }: FieldOptions): Html {
   const own = `${id}-${name}`;
-  const described = hint !== undefined && html` aria-describedby="${own}-hint"`;
   return html`<div class="check">
-<input type="checkbox" id="${own}" name="${name}" value="on"${values.has(name) && html` checked`}${described}>
+<input type="checkbox" id="${own}" name="${name}" value="on"${values.has(name) && html` checked`}>
 <label for="${own}">${label}</label>
-${hint !== undefined && html`<p class="hint" id="${own}-hint">${hint}</p>`}
 </div>`;
 }

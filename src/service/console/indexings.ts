@@ -1,6 +1,6 @@
-import type { EmbeddingModel } from '../knowledge/embed-texts.ts';
+import type { EmbeddingModel } from '../knowledge/embedding-model.ts';
 import type { Knowledge } from '../knowledge/knowledge.ts';
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 
 /** How far the indexing of a document is, in pieces. */
 export interface Progress {
@@ -9,25 +9,18 @@ export interface Progress {
   readonly total: number;
 }
 
-/** The indexings that were begun at the console, one after the other. */
-export interface Indexings {
-  /** How far that of a document is; undefined if there is none. */
-  progressOf(documentId: string): Progress | undefined;
-  /** Begins one, after those that wait. A document that waits already waits no second time. */
-  begin(documentId: string, model: EmbeddingModel): void;
-  /** Stops that of a document, if there is one. */
-  stop(documentId: string): void;
-  /** Stops all. */
-  close(): void;
-}
-
 interface Job {
   progress: Progress;
   readonly controller: AbortController;
 }
 
-/** Makes the indexings. What goes wrong is kept with the document; `onFault` is called for faults of the service. */
-export function indexings(index: Knowledge['index'], onFault: (error: unknown) => void): Indexings {
+export type Indexings = ReturnType<typeof indexings>;
+
+/**
+ * The indexings that were begun at the console, one after the other. What goes wrong is kept with the document;
+ * `onFault` is called for faults of the service.
+ */
+export function indexings(index: Knowledge['index'], onFault: (error: unknown) => void) {
   const jobs = new Map<string, Job>();
   let last: Promise<void> = Promise.resolve();
 
@@ -39,18 +32,21 @@ export function indexings(index: Knowledge['index'], onFault: (error: unknown) =
     try {
       if (!signal.aborted) await index(documentId, model, { signal, onProgress });
     } catch (error) {
-      if (!(error instanceof KnowledgeError) && !signal.aborted) onFault(error);
+      if (!(error instanceof SettingsError) && !signal.aborted) onFault(error);
     } finally {
       if (jobs.get(documentId) === job) jobs.delete(documentId);
     }
   }
+  /** Stops that of a document, if there is one. */
   const stop = (documentId: string) => {
     jobs.get(documentId)?.controller.abort();
     jobs.delete(documentId);
   };
   return {
-    progressOf: (documentId) => jobs.get(documentId)?.progress,
-    begin(documentId, model) {
+    /** How far that of a document is; undefined if there is none. */
+    progressOf: (documentId: string) => jobs.get(documentId)?.progress,
+    /** Begins one, after those that wait. A document that waits already waits no second time. */
+    begin(documentId: string, model: EmbeddingModel): void {
       if (jobs.get(documentId)?.progress.total === 0) return;
       stop(documentId);
       const job = { progress: { done: 0, total: 0 }, controller: new AbortController() };
@@ -58,6 +54,7 @@ export function indexings(index: Knowledge['index'], onFault: (error: unknown) =
       last = last.then(() => run(documentId, model, job));
     },
     stop,
+    /** Stops all. */
     close: () => [...jobs.keys()].forEach(stop),
   };
 }

@@ -1,13 +1,13 @@
-import type { Express, Request, Response } from 'express';
+import type { Express } from 'express';
 import type { Document } from '../knowledge/documents.ts';
-import { KnowledgeError } from '../knowledge/knowledge-error.ts';
 import type { Project } from '../settings/projects.ts';
-import { type Form, faultsOf, fileField, formOf } from './fields.ts';
+import { SettingsError } from '../settings/settings-error.ts';
+import { type Fault, faultsOf, fileField, formOf } from './fields.ts';
 import { type Html, html } from './html.ts';
 import type { Indexings, Progress } from './indexings.ts';
-import { actionButton, actionLink, deletePage, facts, goTo, pathOf, showPage, timeOf } from './layout.ts';
-import { type ConsoleParts, found, pathPart, projectOf } from './parts.ts';
+import { actionButton, actionLink, facts, goTo, pathOf, rows, showPage, timeOf } from './layout.ts';
 import { filesOf } from './read-form.ts';
+import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
 
 const REFRESH_SECONDS = 2;
 const NO_MODEL = 'Set the embedding model of the project at AI settings first.';
@@ -18,58 +18,55 @@ export function knowledgePages(
   { settings, knowledge, embeddingModel }: ConsoleParts,
   indexings: Indexings,
 ): void {
+  const { get, post, deletion } = projectRoutes(app, settings);
   const filesIn = (project: Project): KnowledgeFile[] =>
     knowledge.documents(project.id).map((one) => ({ ...one, progress: indexings.progressOf(one.id) }));
-  const fileOf = (req: Request, project: Project) =>
-    found(filesIn(project).find(({ id }) => id === pathPart(req, 'document')));
-  const show = (res: Response, project: Project, form: Form) =>
-    showFiles(res, { project, files: filesIn(project), form });
+  const fileOf = ({ project, part }: Call) =>
+    found(filesIn(project).find(({ id }) => id === part('document')));
   const modelOf = (project: Project) => {
     const model = embeddingModel(project.id);
-    if (!model) throw new KnowledgeError(NO_MODEL);
+    if (!model) throw new SettingsError(NO_MODEL);
     return model;
   };
+  const show = (call: Call, faults: readonly Fault[] = []) => {
+    const hasModel = embeddingModel(call.project.id) !== undefined;
+    showFiles(call, filesIn(call.project), { faults, hasModel });
+  };
+  /** Shows how far the indexing is, or else what is wrong. */
+  const showBegun = (call: Call, faults: readonly Fault[]) => {
+    if (faults.length === 0) goTo(call.res, pathOf(call.project, 'knowledge', 'progress'));
+    else show(call, faults);
+  };
 
-  app.get('/projects/:project/knowledge', (req, res) =>
-    show(res, projectOf(req, settings), formOf('upload')),
-  );
-  app.post('/projects/:project/knowledge', async (req, res) => {
-    const project = projectOf(req, settings);
+  get('/knowledge', (call) => show(call));
+  post('/knowledge', async (call) => {
+    const { req, project } = call;
     const files = await filesOf(req);
-    const each = files.map((file) =>
-      faultsOf(
-        () => {
-          const model = modelOf(project);
-          indexings.begin(knowledge.put(project.id, file), model);
-        },
-        { file: /./ },
-      ),
-    );
-    const none = { field: 'file', message: 'Choose a file.' };
-    const faults = files.length === 0 ? [none] : (await Promise.all(each)).flat();
-    if (faults.length === 0) goTo(res, pathOf(project, 'knowledge', 'progress'));
-    else show(res, project, { ...formOf('upload'), faults });
+    const model = embeddingModel(project.id);
+    if (files.length === 0) return show(call, [{ field: 'file', message: 'Choose a file.' }]);
+    if (!model) return show(call, [{ field: 'file', message: NO_MODEL }]);
+    const faults: Fault[] = [];
+    for (const file of files) {
+      const begin = () => indexings.begin(knowledge.put(project.id, file), model);
+      faults.push(...(await faultsOf(begin, { file: /./ })));
+    }
+    showBegun(call, faults);
   });
-  app.get('/projects/:project/knowledge/progress', (req, res) => {
-    const project = projectOf(req, settings);
-    const files = filesIn(project).filter(({ progress }) => progress);
-    if (files.length > 0) showProgress(res, project, files);
-    else goTo(res, pathOf(project, 'knowledge'), 'indexed');
+  get('/knowledge/progress', (call) => {
+    const files = filesIn(call.project).filter(({ progress }) => progress);
+    if (files.length > 0) showProgress(call, files);
+    else goTo(call.res, pathOf(call.project, 'knowledge'), 'indexed');
   });
-  app.post('/projects/:project/knowledge/:document/index', async (req, res) => {
-    const project = projectOf(req, settings);
-    const { id } = fileOf(req, project);
-    const faults = await faultsOf(() => indexings.begin(id, modelOf(project)));
-    if (faults.length === 0) goTo(res, pathOf(project, 'knowledge', 'progress'));
-    else show(res, project, { ...formOf('upload'), faults });
+  post('/knowledge/:document/index', async (call) => {
+    const { id } = fileOf(call);
+    showBegun(call, await faultsOf(() => indexings.begin(id, modelOf(call.project))));
   });
-  deletePage(app, '/projects/:project/knowledge/:document/delete', (req) => {
-    const project = projectOf(req, settings);
-    const { id, name } = fileOf(req, project);
+  deletion('/knowledge/:document/delete', (call) => {
+    const { id, name } = fileOf(call);
     return {
-      ...{ project, section: 'knowledge', title: `Delete ${name}?`, button: 'Delete the file' },
+      ...{ section: 'knowledge', title: `Delete ${name}?`, button: 'Delete the file' },
       text: 'Bots find nothing in it any more.',
-      back: pathOf(project, 'knowledge'),
+      back: pathOf(call.project, 'knowledge'),
       act() {
         indexings.stop(id);
         knowledge.remove(id);
@@ -82,21 +79,22 @@ interface KnowledgeFile extends Document {
   readonly progress: Progress | undefined;
 }
 
-interface FilesPage {
-  readonly project: Project;
-  readonly files: readonly KnowledgeFile[];
-  readonly form: Form;
-}
-
-function showFiles(res: Response, { project, files, form }: FilesPage): void {
+function showFiles(
+  { res, project }: Call,
+  files: readonly KnowledgeFile[],
+  { faults, hasModel }: { readonly faults: readonly Fault[]; readonly hasModel: boolean },
+): void {
+  const form = { ...formOf('upload'), faults };
   const items = files.map((file) => fileItem(project, file));
   const isRunning = files.some(({ progress }) => progress);
   const follow = html`<p><a href="${pathOf(project, 'knowledge', 'progress')}">Follow the indexing</a></p>`;
+  const needed = html`<p>First set the embedding model at <a href="${pathOf(project, 'models')}">AI settings</a>: it indexes the files.</p>`;
   const body = html`<p>Bots that use knowledge search these files, and name them as their sources.</p>
 ${isRunning && follow}
-${files.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no file yet.</p>`}
+${rows(items, 'There is no file yet.')}
 <section>
 <h2>Upload</h2>
+${!hasModel && needed}
 <form method="post" action="${pathOf(project, 'knowledge')}" enctype="multipart/form-data">
 ${fileField(form, {
   name: 'file',
@@ -113,7 +111,7 @@ ${fileField(form, {
 function fileItem(project: Project, { id, name, size, pieces, ...file }: KnowledgeFile): Html {
   const path = (...below: string[]) => pathOf(project, 'knowledge', id, ...below);
   const { indexedAt, model, isCurrent, problem, progress } = file;
-  const when = indexedAt !== undefined && html`${timeOf(new Date(indexedAt))} by ${model}`;
+  const when = indexedAt !== null && html`${timeOf(new Date(indexedAt))} by ${model ?? ''}`;
   return html`<li>
 <h2>${name}</h2>
 ${facts([
@@ -121,14 +119,14 @@ ${facts([
   ['Pieces', pieces],
   ['Indexed', progress ? progressOf(progress) : when || 'not yet'],
 ])}
-${!progress && !isCurrent && indexedAt !== undefined && html`<p>It was uploaded anew since; the pieces are of the file before.</p>`}
-${!progress && problem !== undefined && html`<p class="fault">${problem}</p>`}
+${!progress && !isCurrent && indexedAt !== null && html`<p>It was uploaded anew since; the pieces are of the file before.</p>`}
+${!progress && problem !== null && html`<p class="fault">${problem}</p>`}
 <div class="buttons">${actionButton(path('index'), 'Index again', name)}${actionLink(path('delete'), 'Delete', name)}</div>
 </li>`;
 }
 
 /** A page of its own: it is loaded again and again, and would take away what was chosen in a form. */
-function showProgress(res: Response, project: Project, files: readonly KnowledgeFile[]): void {
+function showProgress({ res, project }: Call, files: readonly KnowledgeFile[]): void {
   const items = files.map(({ name, progress }) => {
     const { done, total } = progress ?? { done: 0, total: 0 };
     const bar = total > 0 && html`<progress value="${done}" max="${total}" aria-label="${name}"></progress>`;

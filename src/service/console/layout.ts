@@ -1,4 +1,4 @@
-import type { Express, Request, Response } from 'express';
+import type { Response } from 'express';
 import type { Project } from '../settings/projects.ts';
 import { type Form, faultSummary } from './fields.ts';
 import { type Html, html } from './html.ts';
@@ -20,7 +20,7 @@ const DONE = {
   deleted: 'Deleted.',
   enabled: 'The key is active: it works from now on.',
   disabled: 'The key is disabled: it works no more.',
-  indexed: 'No file is being indexed any more.',
+  indexed: 'The indexing is over.',
 } as const;
 export type Done = keyof typeof DONE;
 
@@ -114,32 +114,12 @@ export function timeOf(date: Date): Html {
   return html`<time datetime="${iso}">${iso.slice(0, 16).replace('T', ' ')} UTC</time>`;
 }
 
+/** A list of what there is, or a sentence if there is nothing. */
+export function rows(items: readonly Html[], none: string): Html {
+  return items.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>${none}</p>`;
+}
+
 /** A list of names and values. */
 export function facts(items: readonly (readonly [name: string, value: Html | string | number])[]): Html {
   return html`<dl>${items.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
-}
-
-interface Question extends Pick<PageOptions, 'project' | 'section'> {
-  readonly title: string;
-  readonly text: string;
-  readonly button: string;
-  /** Where to go without doing it; and after it, if `after` is not given. */
-  readonly back: string;
-  readonly after?: string;
-  readonly act: () => void;
-}
-
-/** Adds a path that asks before it deletes something: GET asks, POST does it. */
-export function deletePage(app: Express, path: string, questionOf: (req: Request) => Question): void {
-  app.get(path, (req, res) => {
-    const { text, button, back, title, ...of } = questionOf(req);
-    const body = html`<p>${text}</p>
-<form method="post" action="${req.path}" class="buttons"><button class="danger">${button}</button> <a href="${back}">Cancel</a></form>`;
-    showPage(res, { title, body, ...of });
-  });
-  app.post(path, (req, res) => {
-    const { act, back, after = back } = questionOf(req);
-    act();
-    goTo(res, after, 'deleted');
-  });
 }

@@ -1,4 +1,4 @@
-import type { Express, Request, Response } from 'express';
+import type { Express } from 'express';
 import { abortWhenLeft } from '../../http/client-connection.ts';
 import { secret } from '../../secret.ts';
 import type { ConnectionReport } from '../models/connection-test.ts';
@@ -12,9 +12,9 @@ import {
 import type { Project } from '../settings/projects.ts';
 import { type Form, faultsOf, formOf, secretField, selectField, textField } from './fields.ts';
 import { type Html, html } from './html.ts';
-import { actionLink, deletePage, goTo, pathOf, showPage } from './layout.ts';
-import { type ConsoleParts, found, pathPart, projectOf } from './parts.ts';
+import { actionLink, goTo, pathOf, showPage } from './layout.ts';
 import { fieldsOf } from './read-form.ts';
+import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
 
 const TITLES: Readonly<Record<ModelRole, string>> = {
   completion: 'Completion model',
@@ -46,47 +46,46 @@ const ABOUT = {
 
 /** AI settings: the completion model and the embedding model of a project, and whether they can be reached. */
 export function modelPages(app: Express, { settings, testConnection }: ConsoleParts): void {
-  const formFor = (project: Project, role: ModelRole): Form => {
-    const { key, keyHint, ...values } = settings.model(project.id, role) ?? NEW_MODEL;
-    return formOf(role, values);
-  };
-  const show = (res: Response, project: Project, sent: { form?: Form; report?: Html } = {}) => {
-    const forms = MODEL_ROLES.map((role) => (sent.form?.id === role ? sent.form : formFor(project, role)));
-    const parts = MODEL_ROLES.map((role, at) =>
-      modelSection({ project, role, form: forms[at] as Form, saved: settings.model(project.id, role) }),
+  const { get, post, deletion } = projectRoutes(app, settings);
+  const show = ({ res, project }: Call, sent: { form?: Form; report?: Html } = {}) => {
+    const forms = MODEL_ROLES.map((role) => {
+      const { key, keyHint, ...values } = settings.model(project.id, role) ?? NEW_MODEL;
+      return sent.form?.id === role ? sent.form : formOf(role, values);
+    });
+    const parts = forms.map((form) =>
+      modelSection(project, form, settings.model(project.id, form.id as ModelRole)),
     );
     const body = html`${sent.report}${parts}`;
     showPage(res, { title: 'AI settings', project, section: 'models', body, forms });
   };
 
-  app.get('/projects/:project/models', (req, res) => show(res, projectOf(req, settings)));
-  app.post('/projects/:project/models/:role', async (req, res) => {
-    const project = projectOf(req, settings);
-    const role = roleOf(req);
+  get('/models', (call) => show(call));
+  post('/models/:role', async (call) => {
+    const { req, res, project } = call;
+    const role = roleOf(call);
     const values = await fieldsOf(req);
     const faults = await faultsOf(() => settings.saveModel(project.id, role, modelIn(values, role)), ABOUT);
+    if (faults.length > 0) return show(call, { form: { id: role, values, faults } });
     const saved = settings.model(project.id, role);
-    if (faults.length > 0) return show(res, project, { form: { id: role, values, faults } });
     if (!values.has('test') || !saved) return goTo(res, pathOf(project, 'models'), 'saved');
     const report = await testConnection(role, saved, abortWhenLeft(res).signal);
-    show(res, project, { report: reportOf(role, report) });
+    show(call, { report: reportOf(role, report) });
   });
-  deletePage(app, '/projects/:project/models/:role/delete', (req) => {
-    const project = projectOf(req, settings);
-    const role = roleOf(req);
+  deletion('/models/:role/delete', (call) => {
+    const role = roleOf(call);
     return {
-      ...{ project, section: 'models', title: `Remove the ${role} model?`, button: 'Remove the model' },
+      ...{ section: 'models', title: `Remove the ${role} model?`, button: 'Remove the model' },
       text: 'Its key is forgotten. What needs it answers with an error until there is another one.',
-      back: pathOf(project, 'models'),
-      act: () => settings.removeModel(project.id, role),
+      back: pathOf(call.project, 'models'),
+      act: () => settings.removeModel(call.project.id, role),
     };
   });
 }
 
 const NEW_MODEL: ModelSettings = { kind: 'openai', model: '', keyHint: '', windowCharacters: DEFAULT_WINDOW };
 
-function roleOf(req: Request): ModelRole {
-  return found(MODEL_ROLES.find((role) => role === pathPart(req, 'role')));
+function roleOf({ part }: Call): ModelRole {
+  return found(MODEL_ROLES.find((role) => role === part('role')));
 }
 
 /** The settings in a form; an empty field is not set. */
@@ -116,14 +115,8 @@ function reportOf(role: ModelRole, report: ConnectionReport): Html {
 <p>${model} answered in ${ms} ms.${cost}</p></div>`;
 }
 
-interface ModelSection {
-  readonly project: Project;
-  readonly role: ModelRole;
-  readonly form: Form;
-  readonly saved: ModelSettings | undefined;
-}
-
-function modelSection({ project, role, form, saved }: ModelSection): Html {
+function modelSection(project: Project, form: Form, saved: ModelSettings | undefined): Html {
+  const role = form.id as ModelRole;
   const choices = MODEL_KINDS[role].map((kind) => [kind, KIND_NAMES[kind]] as const);
   const ending = saved?.keyHint ? ` that ends in ${saved.keyHint}` : '';
   const code = { isCode: true };

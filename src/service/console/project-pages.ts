@@ -1,10 +1,10 @@
 import type { Express, Response } from 'express';
-import type { Project } from '../settings/projects.ts';
+import type { Settings } from '../settings/settings.ts';
 import { type Form, faultsOf, formOf, textField } from './fields.ts';
 import { html } from './html.ts';
-import { actionLink, type Done, deletePage, facts, goTo, pathOf, showPage } from './layout.ts';
-import { type ConsoleParts, found, pathPart, projectOf } from './parts.ts';
+import { actionLink, type Done, facts, goTo, pathOf, rows, showPage } from './layout.ts';
 import { fieldsOf } from './read-form.ts';
+import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
 
 const ABOUT_NAME = { name: /./ };
 
@@ -13,57 +13,41 @@ export function projectPages(app: Express, { settings }: ConsoleParts): void {
   app.get('/', (_req, res) => showProjects(res, settings, formOf('create')));
   app.post('/projects', async (req, res) => {
     const values = await fieldsOf(req);
-    let created: Project | undefined;
-    const create = () => {
-      created = settings.createProject(values.get('name') ?? '');
-    };
-    const faults = await faultsOf(create, ABOUT_NAME);
-    if (created) goTo(res, pathOf(created), 'created');
-    else showProjects(res, settings, { id: 'create', values, faults });
+    const name = values.get('name') ?? '';
+    const faults = await faultsOf(
+      () => goTo(res, pathOf(settings.createProject(name)), 'created'),
+      ABOUT_NAME,
+    );
+    if (faults.length > 0) showProjects(res, settings, { id: 'create', values, faults });
   });
 
-  const show = (res: Response, project: Project, sent?: Form) => {
-    const { name, dailyCap } = project;
-    const of = (form: Form) => (sent?.id === form.id ? sent : form);
-    showProject(res, {
-      project,
-      namespaces: settings.namespaces(project.id),
-      rename: of(formOf('rename', { name })),
-      cap: of(formOf('cap', { dailyCap })),
-      add: of(formOf('namespaces')),
+  const { get, form, deletion } = projectRoutes(app, settings);
+  const show = (call: Call, sent?: Form) => showProject(call, settings.namespaces(call.project.id), sent);
+  /** Adds a form with one field. */
+  const change = (id: string, done: Done, act: (projectId: string, value: string) => void) =>
+    form(`/${id}`, {
+      ...{ id, show, spoken: { name: /project|namespace/, dailyCap: /./ } },
+      save({ project }, values) {
+        const [[, value = ''] = []] = values;
+        act(project.id, value.trim());
+        return [pathOf(project), done];
+      },
     });
-  };
-  /** Adds the route of a form with one field. */
-  const change = (id: string, done: Done, act: (project: Project, value: string) => void) =>
-    app.post(`/projects/:project/${id}`, async (req, res) => {
-      const project = projectOf(req, settings);
-      const values = await fieldsOf(req);
-      const [[field = '', value = ''] = []] = values;
-      const faults = await faultsOf(() => act(project, value.trim()), { [field]: /./ });
-      if (faults.length === 0) goTo(res, pathOf(project), done);
-      else show(res, project, { id, values, faults });
-    });
-  app.get('/projects/:project', (req, res) => show(res, projectOf(req, settings)));
-  change('rename', 'saved', ({ id, name }, value) => value !== name && settings.renameProject(id, value));
-  change('cap', 'saved', ({ id }, value) =>
-    settings.setDailyCap(id, value === '' ? undefined : Number(value)),
-  );
-  change('namespaces', 'created', ({ id }, value) => settings.addNamespace(id, value));
-  deletePage(app, '/projects/:project/delete', (req) => {
-    const project = projectOf(req, settings);
+  get('', (call) => show(call));
+  change('rename', 'saved', (id, name) => settings.renameProject(id, name));
+  change('cap', 'saved', (id, cap) => settings.setDailyCap(id, cap === '' ? undefined : Number(cap)));
+  change('namespaces', 'created', (id, name) => settings.addNamespace(id, name));
+  deletion('/delete', ({ project }) => ({
+    ...{ section: '', title: `Delete ${project.name}?`, button: 'Delete the project' },
+    text: 'Its keys stop working at once. Its bots, models, conversations and knowledge are deleted and cannot be brought back.',
+    back: pathOf(project),
+    after: '/',
+    act: () => settings.deleteProject(project.id),
+  }));
+  deletion('/namespaces/:namespace/delete', ({ project, part }) => {
+    const name = found(settings.namespaces(project.id).find((one) => one === part('namespace')));
     return {
-      ...{ project, section: '', title: `Delete ${project.name}?`, button: 'Delete the project' },
-      text: 'Its keys stop working at once. Its bots, models, conversations and knowledge are deleted and cannot be brought back.',
-      back: pathOf(project),
-      after: '/',
-      act: () => settings.deleteProject(project.id),
-    };
-  });
-  deletePage(app, '/projects/:project/namespaces/:namespace/delete', (req) => {
-    const project = projectOf(req, settings);
-    const name = found(settings.namespaces(project.id).find((one) => one === pathPart(req, 'namespace')));
-    return {
-      ...{ project, section: '', title: `Remove the namespace ${name}?`, button: 'Remove the namespace' },
+      ...{ section: '', title: `Remove the namespace ${name}?`, button: 'Remove the namespace' },
       text: 'Its bots and their conversations are deleted and cannot be brought back.',
       back: pathOf(project),
       act: () => settings.removeNamespace(name),
@@ -71,7 +55,7 @@ export function projectPages(app: Express, { settings }: ConsoleParts): void {
   });
 }
 
-function showProjects(res: Response, settings: ConsoleParts['settings'], create: Form): void {
+function showProjects(res: Response, settings: Settings, create: Form): void {
   const items = settings.projects().map(
     (project) => html`<li>
 <h2><a href="${pathOf(project)}">${project.name}</a></h2>
@@ -82,7 +66,7 @@ ${facts([
 ])}
 </li>`,
   );
-  const body = html`${items.length > 0 ? html`<ul class="rows">${items}</ul>` : html`<p>There is no project yet.</p>`}
+  const body = html`${rows(items, 'There is no project yet.')}
 <section>
 <h2>New project</h2>
 <form method="post" action="/projects">
@@ -93,15 +77,11 @@ ${textField(create, { name: 'name', label: 'Name' })}
   showPage(res, { title: 'Projects', body, forms: [create] });
 }
 
-interface ProjectPage {
-  readonly project: Project;
-  readonly namespaces: readonly string[];
-  readonly rename: Form;
-  readonly cap: Form;
-  readonly add: Form;
-}
-
-function showProject(res: Response, { project, namespaces, rename, cap, add }: ProjectPage): void {
+function showProject({ res, project }: Call, namespaces: readonly string[], sent?: Form): void {
+  const of = (form: Form) => (sent?.id === form.id ? sent : form);
+  const rename = of(formOf('rename', { name: project.name }));
+  const cap = of(formOf('cap', { dailyCap: project.dailyCap }));
+  const add = of(formOf('namespaces'));
   const items = namespaces.map(
     (name) => html`<li><h3 class="code">${name}</h3>
 <div class="buttons">${actionLink(pathOf(project, 'namespaces', name, 'delete'), 'Remove', name)}</div></li>`,

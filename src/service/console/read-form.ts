@@ -1,6 +1,7 @@
 import type { Request } from 'express';
 import { Problem } from '../../errors.ts';
 import { readBody, readForm } from '../../http/body.ts';
+import { formDataOf } from '../wire/form-data.ts';
 
 /** Longer than all that a form of the console can hold, each character as three bytes of percent-encoding. */
 const FIELDS = { maxBytes: 1024 * 1024, timeoutMs: 30_000 };
@@ -8,7 +9,7 @@ const FILES = { maxBytes: 21 * 1024 * 1024, timeoutMs: 300_000 };
 
 /**
  * Reads a form. Line breaks are `\n`.
- * @throws Problem `body_too_large`, `request_timeout` or `unsupported_media_type`
+ * @throws Problem `body_too_large`, `request_timeout`, `invalid_form` or `unsupported_media_type`
  */
 export async function fieldsOf(req: Request): Promise<URLSearchParams> {
   const form = await readForm(req, FIELDS);
@@ -29,11 +30,8 @@ export interface SentFile {
 export async function filesOf(req: Request): Promise<SentFile[]> {
   const body = await readBody(req, FILES);
   const type = req.headers['content-type'] ?? '';
-  const form = await new Response(new Uint8Array(body), { headers: { 'Content-Type': type } })
-    .formData()
-    .catch(() => {
-      throw new Problem('invalid_form', 'The form could not be read.');
-    });
+  const form = await formDataOf(body, type);
+  if (!form) throw new Problem('invalid_form', 'The form could not be read, or has more than 1,000 files.');
   const files = form.getAll('file').filter((one) => typeof one !== 'string');
   // A browser sends a nameless file if none was chosen.
   return Promise.all(

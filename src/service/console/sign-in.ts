@@ -26,7 +26,22 @@ export function consoleSessions(isHttps: boolean) {
     sameSite: 'strict',
     https: isHttps,
   });
-  return { sessions: openSessions({ store, cookie, limits: LIMITS }), close: () => store.close() };
+  return {
+    sessions: openSessions({ store, cookie, limits: LIMITS }),
+    endAll: () => store.removeUser(ADMINISTRATOR.id),
+    close: () => store.close(),
+  };
+}
+
+/** Ends all sessions once the password is another one: who knows the old one may have them. */
+export function endedByNewPassword(hash: () => string | undefined, endAll: () => unknown): RequestHandler {
+  let known = hash();
+  return async function endedByNewPassword(_req, _res, next) {
+    const now = hash();
+    if (now !== known) await endAll();
+    known = now;
+    next();
+  };
 }
 
 /** A token that is good for one sign-in. */
@@ -86,9 +101,8 @@ export function signInPages(app: Express, { sessions, token, passwordHash }: Sig
   const isPassword = passwordCheck(passwordHash);
   const signInBody = (given: string, form: Form): Html => {
     if (token?.isGood(given)) return linkForm(given);
-    if (passwordHash() !== undefined)
-      return html`${given !== '' && html`<p>${OLD_LINK}</p>`}${passwordForm(form)}`;
-    return token ? html`<p>${given !== '' && OLD_LINK} ${NEW_LINK}</p>` : html`<p>${NO_PASSWORD}</p>`;
+    const old = given !== '' && html`<p>${OLD_LINK}</p>`;
+    return html`${old}${passwordHash() === undefined ? html`<p>${NEW_LINK}</p>` : passwordForm(form)}`;
   };
   const show = (res: Parameters<typeof showPage>[0], given: string, faults: readonly Fault[] = []) => {
     const form = { ...formOf('sign-in'), faults };
@@ -120,7 +134,6 @@ const OLD_LINK = 'This link was used already, or is of an earlier start.';
 const COMMAND = html`<code>bot-relay service password</code>`;
 const NEW_LINK = html`Open the link that the service has printed at its start; it is good for one sign-in.
 After that, start the service again for a new one, or set a password with ${COMMAND}.`;
-const NO_PASSWORD = html`No password is set yet. Set one with ${COMMAND}, then load this page again.`;
 
 // The link itself changes nothing: programs that look at links in advance would use it up.
 const linkForm = (given: string): Html => html`<p>The link is good for one sign-in.</p>

@@ -46,10 +46,10 @@ dd { margin: 0; }
 .hint { margin: 0; color: var(--faint); font-size: .875rem; }
 .check { display: grid; grid-template-columns: 1.5rem 1fr; gap: 0 .5rem; align-items: center; min-block-size: 2rem; }
 .check input { inline-size: 1.25rem; block-size: 1.25rem; margin: 0; accent-color: var(--main); }
-.check .hint { grid-column: 2; }
 fieldset { max-inline-size: 36rem; margin: 0 0 1rem; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .5rem; min-inline-size: 0; }
 fieldset > :last-child { margin-block-end: 0; }
 input:not([type=checkbox]), textarea, select { inline-size: 100%; min-block-size: 2.5rem; padding: .4375rem .625rem; color: inherit; background: var(--card); border: 1px solid var(--edge); border-radius: .375rem; font: inherit; }
+.whole { white-space: nowrap; }
 input.code { font-family: ui-monospace, monospace; font-size: .9375rem; }
 textarea { resize: vertical; }
 input[aria-invalid], textarea[aria-invalid], select[aria-invalid] { border-color: var(--bad); border-width: 2px; }

@@ -1,9 +1,8 @@
-import type { DatabaseSync } from 'node:sqlite';
-import { transaction } from '../settings/database.ts';
+import type { Database } from '../settings/database.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 import { isMarkdown } from './document-text.ts';
 import { noteChange, type Revision, readRevision, sourceOf } from './documents.ts';
-import { type EmbeddingModel, embedTexts } from './embed-texts.ts';
-import { KnowledgeError } from './knowledge-error.ts';
+import { type EmbeddingModel, unitVectors } from './embedding-model.ts';
 import { type Piece, split } from './split.ts';
 
 export interface IndexOptions {
@@ -11,9 +10,6 @@ export interface IndexOptions {
   /** Is told how many of the document's pieces are embedded. */
   readonly onProgress?: (done: number, total: number) => void;
 }
-
-/** Makes the pieces of a document. */
-export type Index = (documentId: string, model: EmbeddingModel, options: IndexOptions) => Promise<void>;
 
 /** How many pieces a project can have: the search of more would hold up all streams for too long. */
 const MAX_PIECES = 10_000;
@@ -24,12 +20,9 @@ const BATCH = 16;
  * Indexes documents: all pieces are embedded first, then written at once. If that fails or is stopped, the pieces that
  * the document has stay, and the problem is kept with it.
  */
-export function indexer(database: DatabaseSync): Index {
-  const underWay = new Set<string>();
-  return async (documentId, model, options) => {
+export function indexer(database: Database) {
+  return async (documentId: string, model: EmbeddingModel, options: IndexOptions): Promise<void> => {
     const document = readRevision(database, documentId);
-    if (underWay.has(documentId)) throw new KnowledgeError(`${document.name} is being indexed already.`);
-    underWay.add(documentId);
     try {
       const pieces = piecesOf(document);
       checkRoom(database, document, pieces.length);
@@ -39,11 +32,9 @@ export function indexer(database: DatabaseSync): Index {
       const vectors = await embedAll(texts, model, options);
       write(database, document, { pieces, vectors, model: model.model });
     } catch (error) {
-      const text = 'UPDATE documents SET problem = ? WHERE id = ?';
-      database.prepare(text).run(problemOf(error, options.signal), documentId);
+      const problem = problemOf(error, options.signal);
+      database.run('UPDATE documents SET problem = ? WHERE id = ?', problem, documentId);
       throw error;
-    } finally {
-      underWay.delete(documentId);
     }
   };
 }
@@ -54,18 +45,18 @@ function piecesOf({ name, text }: Revision): Piece[] {
 }
 
 function problemOf(error: unknown, signal: AbortSignal): string {
-  if (error instanceof KnowledgeError) return error.message;
+  if (error instanceof SettingsError) return error.message;
   return signal.aborted ? 'The indexing was stopped.' : 'The document could not be indexed.';
 }
 
-/** @throws KnowledgeError if the project cannot have so many pieces beside those of its other documents */
-function checkRoom(database: DatabaseSync, { id, projectId }: Revision, adds: number): void {
+/** @throws SettingsError if the project cannot have so many pieces beside those of its other documents */
+function checkRoom(database: Database, { id, projectId }: Revision, adds: number): void {
   const text = `SELECT count(*) AS others FROM pieces
     WHERE document_id IN (SELECT id FROM documents WHERE project_id = ? AND id <> ?)`;
-  const { others } = database.prepare(text).get(projectId, id) as { others: number };
+  const others = Number(database.get(text, projectId, id)?.others);
   if (others + adds <= MAX_PIECES) return;
   const [most, here, there] = [MAX_PIECES, adds, others].map((count) => count.toLocaleString('en'));
-  throw new KnowledgeError(
+  throw new SettingsError(
     `A project can have at most ${most} pieces. This document has ${here}, and the others have ${there}.`,
   );
 }
@@ -79,12 +70,13 @@ async function embedAll(
   const vectors: Float32Array[] = [];
   while (vectors.length < texts.length) {
     onProgress?.(vectors.length, texts.length);
+    signal.throwIfAborted();
     const batch = texts.slice(vectors.length, vectors.length + BATCH);
-    vectors.push(...(await embedTexts(model, { texts: batch, purpose: 'document' }, signal)));
+    vectors.push(...unitVectors(await model.embed(batch, 'document', signal)));
   }
   onProgress?.(vectors.length, texts.length);
   if (vectors.some(({ length }) => length !== vectors[0]?.length))
-    throw new KnowledgeError('The embedding model answered with vectors of different dimensions.');
+    throw new SettingsError('The embedding model answered with vectors of different dimensions.');
   return vectors;
 }
 
@@ -94,14 +86,14 @@ interface Embedded {
   readonly model: string;
 }
 
-/** Writes the pieces of a document in place of those that it has. @throws KnowledgeError if it is another by now */
-function write(database: DatabaseSync, document: Revision, { pieces, vectors, model }: Embedded): void {
+/** Writes the pieces of a document in place of those that it has. @throws SettingsError if it is another by now */
+function write(database: Database, document: Revision, { pieces, vectors, model }: Embedded): void {
   const { id, name, projectId, revision } = document;
-  transaction(database, () => {
+  database.transaction(() => {
     if (readRevision(database, id).revision !== revision)
-      throw new KnowledgeError(`${name} was uploaded anew meanwhile. Index it again.`);
+      throw new SettingsError(`${name} was uploaded anew meanwhile. Index it again.`);
     checkRoom(database, document, pieces.length);
-    database.prepare('DELETE FROM pieces WHERE document_id = ?').run(id);
+    database.run('DELETE FROM pieces WHERE document_id = ?', id);
     const insert = database.prepare(
       'INSERT INTO pieces (document_id, heading, vector, text) VALUES (?, ?, ?, ?)',
     );
@@ -111,7 +103,7 @@ function write(database: DatabaseSync, document: Revision, { pieces, vectors, mo
     }
     const update = `UPDATE documents SET indexed_revision = revision, indexed_at = ?, model = ?, dimensions = ?,
       problem = NULL WHERE id = ?`;
-    database.prepare(update).run(Date.now(), model, vectors[0]?.length ?? 0, id);
+    database.run(update, Date.now(), model, vectors[0]?.length ?? 0, id);
     noteChange(database, projectId);
   });
 }

@@ -1,29 +1,20 @@
-import type { DatabaseSync } from 'node:sqlite';
+import type { Database } from '../settings/database.ts';
 import type { Upload } from './document-text.ts';
-import { type Document, listDocuments, putDocument, removeDocument } from './documents.ts';
-import { type Index, indexer } from './index-document.ts';
-import { type ProjectSearch, searcher } from './search.ts';
+import { listDocuments, putDocument, removeDocument } from './documents.ts';
+import { indexer } from './index-document.ts';
+import { searcher } from './search.ts';
 
-/** What the bots of projects know: documents, which are indexed and then searched. All of it throws KnowledgeError. */
-export interface Knowledge {
+export type Knowledge = ReturnType<typeof knowledge>;
+
+/** What the bots of projects know: documents, which are indexed and then searched. What cannot be is a SettingsError. */
+export const knowledge = (database: Database) => ({
   /** The documents of a project, by name. */
-  documents(projectId: string): Document[];
+  documents: (projectId: string) => listDocuments(database, projectId),
   /** Keeps a document, in place of one of the same name, and returns its id. It is to be indexed then. */
-  put(projectId: string, upload: Upload): string;
+  put: (projectId: string, upload: Upload) => putDocument(database, projectId, upload),
   /** Removes a document with its pieces. */
-  remove(documentId: string): void;
+  remove: (documentId: string) => removeDocument(database, documentId),
   /** Makes the pieces of a document, which are searched from then on. */
-  readonly index: Index;
-  readonly search: ProjectSearch;
-}
-
-/** The knowledge in a database. */
-export function knowledge(database: DatabaseSync): Knowledge {
-  return {
-    documents: (projectId) => listDocuments(database, projectId),
-    put: (projectId, upload) => putDocument(database, projectId, upload),
-    remove: (documentId) => removeDocument(database, documentId),
-    index: indexer(database),
-    search: searcher(database),
-  };
-}
+  index: indexer(database),
+  search: searcher(database),
+});

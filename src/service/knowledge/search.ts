@@ -1,8 +1,8 @@
-import type { DatabaseSync } from 'node:sqlite';
 import type { Found } from '../brains/steps.ts';
+import type { Database } from '../settings/database.ts';
+import { SettingsError } from '../settings/settings-error.ts';
 import { sourceOf } from './documents.ts';
-import { type EmbeddingModel, embedTexts } from './embed-texts.ts';
-import { KnowledgeError } from './knowledge-error.ts';
+import { type EmbeddingModel, unitVectors } from './embedding-model.ts';
 import { projectVectors, type Vectors } from './project-vectors.ts';
 import { firstCharacters } from './split.ts';
 
@@ -11,28 +11,25 @@ export interface SearchOptions {
   readonly signal: AbortSignal;
 }
 
-/** Finds the passages of a project that are nearest to a question, the nearest first. */
-export type ProjectSearch = (projectId: string, query: string, options: SearchOptions) => Promise<Found[]>;
-
 const MAX_FOUND = 5;
 /** How many characters of a question are searched for. */
 const MAX_QUERY = 2000;
 
 /**
- * The search: exact, by the cosine of each piece's vector to the question's, which must be above 0.
- * It throws a KnowledgeError if the model is not the one that the documents were indexed with.
+ * Makes the search of the passages of a project that are nearest to a question, the nearest first: exact, by the cosine
+ * of each piece's vector to the question's, which must be above 0. It throws a SettingsError if the model is not the one that the documents were indexed with.
  */
-export function searcher(database: DatabaseSync): ProjectSearch {
+export function searcher(database: Database) {
   const vectorsOf = projectVectors(database);
-  return async (projectId, query, { model, signal }) => {
+  return async (projectId: string, query: string, { model, signal }: SearchOptions): Promise<Found[]> => {
     const text = firstCharacters(query.trim(), MAX_QUERY);
     // Asked before, so that nothing is paid in vain, and after, since they may have changed meanwhile.
     if (text === '' || !vectorsOf(projectId, model.model)) return [];
-    const [question] = await embedTexts(model, { texts: [text], purpose: 'query' }, signal);
+    const [question] = unitVectors(await model.embed([text], 'query', signal));
     const vectors = vectorsOf(projectId, model.model);
     if (!vectors || !question) return [];
     if (question.length !== vectors.dimensions)
-      throw new KnowledgeError('The embedding model has changed its dimensions. Index all documents again.');
+      throw new SettingsError('The embedding model has changed its dimensions. Index all documents again.');
     return nearest(vectors, question).flatMap((id) => foundOf(database, id));
   };
 }
@@ -58,15 +55,11 @@ function product(values: Float32Array, from: number, vector: Float32Array): numb
   return sum;
 }
 
-type PieceRow = { name: string; heading: string; text: string };
-
 /** A piece with its source; none if it was removed by another process. */
-function foundOf(database: DatabaseSync, id: number): Found[] {
+function foundOf(database: Database, id: number): Found[] {
   const select = `SELECT name, heading, pieces.text AS text FROM pieces
     JOIN documents ON documents.id = document_id WHERE pieces.id = ?`;
-  const rows = database.prepare(select).all(id) as PieceRow[];
-  return rows.map(({ name, heading, text }) => ({
-    text: text.trim(),
-    source: sourceOf(name, heading),
-  }));
+  return database
+    .all<{ name: string; heading: string; text: string }>(select, id)
+    .map(({ name, heading, text }) => ({ text: text.trim(), source: sourceOf(name, heading) }));
 }

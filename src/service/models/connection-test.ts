@@ -1,5 +1,5 @@
 import type { ModelRole, ModelSettings } from '../settings/model-settings.ts';
-import { batchEmbedder } from './embedder.ts';
+import { embedder } from './embedder.ts';
 import { languageModel } from './language-model.ts';
 import { packages } from './packages.ts';
 import { ModelError, modelError } from './provider-error.ts';
@@ -61,6 +61,6 @@ async function answer(settings: ModelSettings, abortSignal: AbortSignal): Promis
 
 /** The tokens of one small embedding. */
 async function embed(settings: ModelSettings, signal: AbortSignal): Promise<number | undefined> {
-  const embedBatch = await batchEmbedder(settings, safeFetch, 0);
-  return (await embedBatch(['OK'], 'query', signal)).tokens;
+  const embedOnce = await embedder(settings, safeFetch, 0);
+  return (await embedOnce(['OK'], 'query', signal)).tokens;
 }

@@ -5,33 +5,23 @@ import { ModelError, modelError } from './provider-error.ts';
 import { type Fetch, safeFetch } from './safe-fetch.ts';
 import { type EmbeddedBatch, embedByVoyage, type Purpose } from './voyage.ts';
 
-/** Embeds texts in their order. Throws `ModelError`, or the reason of `signal`. */
+/** Embeds texts in their order, in one request. Throws `ModelError`, or the reason of `signal`. */
 export type Embed = (
   texts: readonly string[],
   purpose: Purpose,
   signal: AbortSignal,
-) => Promise<Float32Array[]>;
+) => Promise<EmbeddedBatch>;
 
-/** How many texts go in one request, which every provider takes. */
-const BATCH = 64;
-
-/** How a model embeds. Throws `ModelError` if something is not set, a package is missing, or it cannot embed. */
-export async function embedder(settings: ModelSettings, fetch = safeFetch): Promise<Embed> {
-  const embedBatch = await batchEmbedder(settings, fetch);
+/**
+ * How a model embeds. Throws `ModelError` if something is not set, a package is missing, or it cannot embed.
+ * `maxRetries` is how often the AI SDK asks again.
+ */
+export async function embedder(settings: ModelSettings, fetch = safeFetch, maxRetries = 2): Promise<Embed> {
+  const request =
+    settings.kind === 'voyage'
+      ? voyageRequest(settings, fetch)
+      : await sdkRequest(settings, fetch, maxRetries);
   return async (texts, purpose, signal) => {
-    const vectors: Float32Array[] = [];
-    for (let from = 0; from < texts.length; from += BATCH) {
-      const { embeddings } = await embedBatch(texts.slice(from, from + BATCH), purpose, signal);
-      vectors.push(...embeddings.map((embedding) => Float32Array.from(embedding)));
-    }
-    return vectors;
-  };
-}
-
-/** Embeds the texts of one batch, as `embedder` does. `maxRetries` is how often the AI SDK asks again. */
-export async function batchEmbedder(settings: ModelSettings, fetch = safeFetch, maxRetries = 2) {
-  const request = await requestOf(settings, fetch, maxRetries);
-  return async (texts: readonly string[], purpose: Purpose, signal: AbortSignal): Promise<EmbeddedBatch> => {
     try {
       const batch = await request(texts, purpose, signal);
       if (!isWhole(batch.embeddings, texts.length)) throw new ModelError('MODEL_BAD_ANSWER');
@@ -43,14 +33,13 @@ export async function batchEmbedder(settings: ModelSettings, fetch = safeFetch, 
   };
 }
 
-type Request = (texts: readonly string[], purpose: Purpose, signal: AbortSignal) => Promise<EmbeddedBatch>;
+function voyageRequest(settings: ModelSettings, fetch: Fetch): Embed {
+  const connection = connectionTo(settings, fetch);
+  return (texts, purpose, signal) =>
+    embedByVoyage(connection, { model: settings.model, texts, purpose, signal });
+}
 
-async function requestOf(settings: ModelSettings, fetch: Fetch, maxRetries: number): Promise<Request> {
-  if (settings.kind === 'voyage') {
-    const connection = connectionTo(settings, fetch);
-    return (texts, purpose, signal) =>
-      embedByVoyage(connection, { model: settings.model, texts, purpose, signal });
-  }
+async function sdkRequest(settings: ModelSettings, fetch: Fetch, maxRetries: number): Promise<Embed> {
   const model = await embeddingModel(settings, fetch);
   const { embedMany } = await packages.ai();
   return async (texts, purpose, abortSignal) => {

@@ -1,4 +1,4 @@
-import { Refusal } from '../wire/refusal.ts';
+import { Refusal } from '../wire/answers.ts';
 
 /** A file, or a folder, which has no bytes. */
 export interface FileNode {

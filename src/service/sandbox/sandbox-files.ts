@@ -1,4 +1,4 @@
-import { Refusal } from '../wire/refusal.ts';
+import { Refusal } from '../wire/answers.ts';
 import { type FileChange, type FileNode, type FileTree, FOLDER, isBelow, parentOf } from './file-tree.ts';
 
 const MAX_PATH = 512;

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { sendData } from '../wire/answers.ts';
-import { readForm } from '../wire/read-form.ts';
-import { Refusal } from '../wire/refusal.ts';
+import { Refusal, sendData } from '../wire/answers.ts';
+import { readForm } from '../wire/read-body.ts';
 import { sendFile } from '../wire/send-file.ts';
 import { channelOf, type Operation, type ServiceCall } from '../wire/service-call.ts';
 import type { FileTree } from './file-tree.ts';

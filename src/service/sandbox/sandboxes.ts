@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { boundedMap } from '../store/bounded-map.ts';
-import { Refusal } from '../wire/refusal.ts';
+import { Refusal } from '../wire/answers.ts';
 import { type FileTree, fileTree } from './file-tree.ts';
 import { writeFile } from './sandbox-files.ts';
 
@@ -15,16 +15,7 @@ export interface Sandbox {
   readonly watching: Set<ServerResponse>;
 }
 
-export interface Sandboxes {
-  /** What a channel's metadata tells of its sandbox. */
-  readonly described: object;
-  /**
-   * The sandbox of the channel with this number, by its name; launched if it is not yet.
-   * @throws Refusal `SANDBOX_NOT_FOUND`
-   */
-  findOrLaunch(channel: number, name: string): Sandbox;
-  forget(channel: number): void;
-}
+export type Sandboxes = ReturnType<typeof sandboxes>;
 
 /** The name of the only sandbox that each channel has. It takes no memory until it is used. */
 const SANDBOX_NAME = 'demo';
@@ -42,7 +33,7 @@ const MAX_SANDBOXES = 8;
 const MAX_AGE_MS = 60 * 60 * 1000;
 
 /** Sandboxes in memory; the least used of too many are forgotten. */
-export function sandboxes(): Sandboxes {
+export function sandboxes() {
   const all = boundedMap<Sandbox>({
     maxEntries: MAX_SANDBOXES,
     maxAgeMs: MAX_AGE_MS,
@@ -52,8 +43,13 @@ export function sandboxes(): Sandboxes {
   });
   const of = (channel: number) => [...all.values()].find((one) => one.channel === channel);
   return {
+    /** What a channel's metadata tells of its sandbox. */
     described: DESCRIBED,
-    findOrLaunch(channel, name) {
+    /**
+     * The sandbox of the channel with this number, by its name; launched if it is not yet.
+     * @throws Refusal `SANDBOX_NOT_FOUND`
+     */
+    findOrLaunch(channel: number, name: string): Sandbox {
       if (name !== SANDBOX_NAME) throw new Refusal('SANDBOX_NOT_FOUND');
       const known = all.get(of(channel)?.id ?? '');
       if (known) return known;
@@ -63,7 +59,7 @@ export function sandboxes(): Sandboxes {
       all.set(sandbox.id, sandbox);
       return sandbox;
     },
-    forget(channel) {
+    forget(channel: number): void {
       const sandbox = of(channel);
       if (sandbox) all.delete(sandbox.id);
     },

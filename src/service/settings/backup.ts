@@ -38,7 +38,9 @@ function made(target: string): number {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new SettingsError(
-      code === 'EEXIST' ? `${target} exists already.` : `${target} cannot be written (${code}).`,
+      code === 'EEXIST'
+        ? `${target} exists already: name a new file.`
+        : `${target} cannot be written (${code}).`,
     );
   }
 }

@@ -1,10 +1,14 @@
 import { closeSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from 'node:sqlite';
 import { SettingsError } from './settings-error.ts';
 
 /** How long a statement waits for another process that writes, in ms. */
 const BUSY_MS = 5000;
+
+/** The results of SQLite where a table does not allow a change (https://sqlite.org/rescode.html). */
+const FOREIGN_KEY = 787;
+const TAKEN: readonly unknown[] = [1555, 2067];
 
 /** What made each version of the tables from the one before. Never changed once it is released; new ones are added. */
 const MIGRATIONS: readonly string[] = [
@@ -88,15 +92,65 @@ const MIGRATIONS: readonly string[] = [
   `,
 ];
 
+type Row = Record<string, SQLOutputValue>;
+
+/** What to say if a change cannot be made: another row has the name, or the row (or what it belongs to) is not there. */
+interface Sentences {
+  readonly taken?: string;
+  readonly missing: string;
+}
+
+/** A database, with one call for a statement and the values of its parameters. */
+export class Database extends DatabaseSync {
+  all<One extends Row>(text: string, ...values: SQLInputValue[]): One[] {
+    return this.prepare(text).all(...values) as One[];
+  }
+
+  get<One extends Row>(text: string, ...values: SQLInputValue[]): One | undefined {
+    return this.prepare(text).get(...values) as One | undefined;
+  }
+
+  /** Returns how many rows it has changed. */
+  run(text: string, ...values: SQLInputValue[]): number {
+    return Number(this.prepare(text).run(...values).changes);
+  }
+
+  /** Makes a change, which must change a row. @throws SettingsError */
+  change({ taken, missing }: Sentences, text: string, ...values: SQLInputValue[]): void {
+    let changed = 0;
+    try {
+      changed = this.run(text, ...values);
+    } catch (error) {
+      const { errcode } = error as { readonly errcode?: unknown };
+      if (taken !== undefined && TAKEN.includes(errcode)) throw new SettingsError(taken);
+      if (errcode !== FOREIGN_KEY) throw error;
+    }
+    if (changed === 0) throw new SettingsError(missing);
+  }
+
+  /** Runs `act` as one transaction: all of what it writes, or nothing. It must not wait: others share the connection. */
+  transaction<T>(act: () => T): T {
+    this.exec('BEGIN IMMEDIATE');
+    try {
+      const result = act();
+      this.exec('COMMIT');
+      return result;
+    } catch (error) {
+      this.exec('ROLLBACK');
+      throw error;
+    }
+  }
+}
+
 /**
  * Opens the service's database, in memory without a `path`, and brings its tables to this version's. A new file is
  * readable by its owner only.
  * @throws SettingsError if the file cannot be used, or is of a newer version
  */
-export function openDatabase(path?: string): DatabaseSync {
-  let database: DatabaseSync | undefined;
+export function openDatabase(path?: string): Database {
+  let database: Database | undefined;
   try {
-    database = new DatabaseSync(path === undefined ? ':memory:' : privateFile(path), { timeout: BUSY_MS });
+    database = new Database(path === undefined ? ':memory:' : privateFile(path), { timeout: BUSY_MS });
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
     migrate(database);
     return database;
@@ -112,25 +166,10 @@ function privateFile(path: string): string {
   return resolve(path);
 }
 
-/** Runs `act` as one transaction: all of what it writes, or nothing. It must not wait: others share the connection. */
-export function transaction<T>(database: DatabaseSync, act: () => T): T {
-  database.exec('BEGIN IMMEDIATE');
-  try {
-    const result = act();
-    database.exec('COMMIT');
-    return result;
-  } catch (error) {
-    database.exec('ROLLBACK');
-    throw error;
-  }
-}
-
 /** Runs the migrations that the database has not had, all or none. */
-function migrate(database: DatabaseSync): void {
-  transaction(database, () => {
-    const { user_version: version } = database.prepare('PRAGMA user_version').get() as {
-      user_version: number;
-    };
+function migrate(database: Database): void {
+  database.transaction(() => {
+    const version = Number(database.get('PRAGMA user_version')?.user_version);
     if (version > MIGRATIONS.length)
       throw new Error(`it is of a newer bot-relay (its tables have version ${version})`);
     for (const migration of MIGRATIONS.slice(version)) database.exec(migration);

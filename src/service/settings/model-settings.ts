@@ -35,8 +35,11 @@ export interface ModelSettings {
 /** What an administrator sets. Without a key, the one that is kept stays. */
 export type NewModelSettings = Omit<ModelSettings, 'keyHint'>;
 
-/** The kinds that have no address of their own. */
-const NEED_ENDPOINT: readonly string[] = ['azure', 'openai-compatible'];
+/** The kinds that have no address of their own, with one as it looks like. */
+const NEED_ENDPOINT: Readonly<Record<string, string>> = {
+  azure: 'https://NAME.openai.azure.com',
+  'openai-compatible': 'http://127.0.0.1:11434/v1',
+};
 
 /** @throws SettingsError if a model for `role` cannot be reached so; the message does not show the key */
 export function checkModel(role: ModelRole, settings: NewModelSettings): void {
@@ -47,7 +50,8 @@ export function checkModel(role: ModelRole, settings: NewModelSettings): void {
   checkVisible('The name of a model', model, { max: 200 });
   if (key) checkVisible('A key', key.open(), { max: 2000 });
   if (endpoint !== undefined) checkEndpoint(endpoint);
-  else if (NEED_ENDPOINT.includes(kind)) throw new SettingsError(`A model of ${kind} needs an endpoint.`);
+  else if (NEED_ENDPOINT[kind])
+    throw new SettingsError(`A model of ${kind} needs an endpoint, such as ${NEED_ENDPOINT[kind]}`);
   for (const text of [deployment, apiVersion])
     if (text !== undefined && !/^[A-Za-z0-9._-]{1,100}$/.test(text))
       throw new SettingsError('A deployment and an API version have 1 to 100 letters, digits or . _ -');

@@ -1,3 +1,4 @@
+import type { Database } from './database.ts';
 import {
   checkModel,
   hintOf,
@@ -7,18 +8,6 @@ import {
 } from './model-settings.ts';
 import type { Sealer } from './sealed.ts';
 import { SettingsError } from './settings-error.ts';
-import { changeRow, type Sql } from './sql.ts';
-
-export interface Models {
-  /** The model of a project for a role, with its key. */
-  model(projectId: string, role: ModelRole): ModelSettings | undefined;
-  /**
-   * Sets a model. Without a key, the one that is kept stays if kind and endpoint do.
-   * @throws SettingsError also if the kept key would go to another endpoint
-   */
-  saveModel(projectId: string, role: ModelRole, settings: NewModelSettings): void;
-  removeModel(projectId: string, role: ModelRole): void;
-}
 
 type ModelRow = {
   kind: string;
@@ -34,15 +23,20 @@ type ModelRow = {
 const COLUMNS = 'kind, model, endpoint, deployment, api_version, window_characters, sealed_key, key_hint';
 
 /** The models in the database, with their keys sealed. */
-export function modelsIn(sql: Sql, sealer: Sealer): Models {
+export function modelsIn(database: Database, sealer: Sealer) {
   const model = (projectId: string, role: ModelRole): ModelSettings | undefined => {
     const text = `SELECT ${COLUMNS} FROM models WHERE project_id = ? AND role = ?`;
-    const row = sql.get<ModelRow>(text, projectId, role);
+    const row = database.get<ModelRow>(text, projectId, role);
     return row && modelOf(row, (sealed) => sealer.open(sealed, rowOf(projectId, role)));
   };
   return {
+    /** The model of a project for a role, with its key. */
     model,
-    saveModel(projectId, role, settings) {
+    /**
+     * Sets a model. Without a key, the one that is kept stays if kind and endpoint do.
+     * @throws SettingsError also if the kept key would go to another endpoint
+     */
+    saveModel(projectId: string, role: ModelRole, settings: NewModelSettings) {
       checkModel(role, settings);
       const key = settings.key ?? keptKey(model(projectId, role), settings);
       if (!key && settings.kind !== 'openai-compatible')
@@ -50,16 +44,16 @@ export function modelsIn(sql: Sql, sealer: Sealer): Models {
       const { kind, endpoint = null, deployment = null, apiVersion = null, windowCharacters } = settings;
       const values = [kind, settings.model, endpoint, deployment, apiVersion, windowCharacters];
       const sealed = key ? sealer.seal(key, rowOf(projectId, role)) : null;
-      const text = `INSERT OR REPLACE INTO models (project_id, role, ${COLUMNS})
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
-      changeRow(() => sql.run(text, projectId, role, ...values, sealed, hintOf(key)), {
-        missing: 'There is no such project.',
-      });
+      database.change(
+        { missing: 'There is no such project.' },
+        `INSERT OR REPLACE INTO models (project_id, role, ${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        ...[projectId, role, ...values, sealed, hintOf(key)],
+      );
     },
-    removeModel: (projectId, role) =>
-      changeRow(() => sql.run('DELETE FROM models WHERE project_id = ? AND role = ?', projectId, role), {
-        missing: `There is no ${role} model.`,
-      }),
+    removeModel(projectId: string, role: ModelRole) {
+      const text = 'DELETE FROM models WHERE project_id = ? AND role = ?';
+      database.change({ missing: `There is no ${role} model.` }, text, projectId, role);
+    },
   };
 }
 

@@ -1,14 +1,4 @@
-/** A map that forgets its oldest entries. To read an entry makes it the newest. */
-export interface BoundedMap<Value> {
-  readonly size: number;
-  get(key: string): Value | undefined;
-  set(key: string, value: Value): void;
-  delete(key: string): boolean;
-  /** All values, the oldest first. */
-  values(): IterableIterator<Value>;
-}
-
-export interface Bounds<Value> {
+interface Bounds<Value> {
   readonly maxEntries: number;
   /** How long an entry is kept after it was last used, in ms. */
   readonly maxAgeMs: number;
@@ -16,10 +6,10 @@ export interface Bounds<Value> {
   readonly onLeave?: (value: Value) => void;
 }
 
-/** An empty map with these bounds. */
-export function boundedMap<Value>({ maxEntries, maxAgeMs, onLeave }: Bounds<Value>): BoundedMap<Value> {
+/** A map that forgets its oldest entries. To read an entry makes it the newest. */
+export function boundedMap<Value>({ maxEntries, maxAgeMs, onLeave }: Bounds<Value>) {
   const entries = new Map<string, { value: Value; usedAt: number }>();
-  const remove = (key: string) => {
+  const remove = (key: string): boolean => {
     const entry = entries.get(key);
     if (!entry) return false;
     entries.delete(key);
@@ -41,20 +31,21 @@ export function boundedMap<Value>({ maxEntries, maxAgeMs, onLeave }: Bounds<Valu
     get size() {
       return entries.size;
     },
-    get(key) {
+    get(key: string): Value | undefined {
       forgetOld();
       const entry = entries.get(key);
       if (entry) put(key, entry.value);
       return entry?.value;
     },
-    set(key, value) {
+    set(key: string, value: Value): void {
       const before = entries.get(key)?.value;
       put(key, value);
       if (before !== undefined && before !== value) onLeave?.(before);
       forgetOld();
     },
     delete: remove,
-    *values() {
+    /** All values, the oldest first. */
+    *values(): IterableIterator<Value> {
       for (const { value } of entries.values()) yield value;
     },
   };

@@ -1,8 +1,8 @@
-import type { DatabaseSync } from 'node:sqlite';
-import { openDatabase, transaction } from '../settings/database.ts';
-import type { Channel } from './channel.ts';
-import { type ChannelBounds, type ChannelTable, channelTable } from './channel-table.ts';
+import { type Database, openDatabase } from '../settings/database.ts';
+import type { ChannelBounds } from './channel.ts';
+import { channelTable } from './channel-table.ts';
 import { SHUT_DOWN } from './run.ts';
+import { endInterruptedRuns } from './run-rows.ts';
 
 /** For how long the run of a message without a channel can be resumed. */
 const NAMELESS_MAX_AGE_MS = 10 * 60 * 1000;
@@ -15,25 +15,15 @@ const IN_MEMORY: ChannelBounds = {
   maxFiles: 200,
   maxFileBytes: 96 * MB,
   maxTurnCharacters: 500_000,
+  maxTurns: 500,
 };
 const IN_FILE: ChannelBounds = {
   maxChannels: 100_000,
   maxFiles: 100_000,
   maxFileBytes: 1024 * MB,
   maxTurnCharacters: 2_000_000,
+  maxTurns: 500,
 };
-
-/** The conversations of all bots. */
-export interface Channels
-  extends Pick<ChannelTable, 'find' | 'findOrMake' | 'delete' | 'clear' | 'deleteOf'> {
-  /** A channel that only the ids of its messages name: for a message without `customChannelId`. */
-  makeNameless(runId: string): Channel;
-  findNameless(runId: string): Channel | undefined;
-  /** Runs `act`, all of whose writes are done, or none. It must not wait. */
-  transaction<T>(act: () => T): T;
-  /** Interrupts all runs. */
-  close(): void;
-}
 
 export interface ChannelsOptions {
   /** For how many days a channel is kept after it was last used. */
@@ -42,29 +32,24 @@ export interface ChannelsOptions {
   readonly isFile: boolean;
   /** Called with the number of each channel that is forgotten. */
   readonly onGone: (key: number) => void;
-  /** Other bounds than the usual ones. */
-  readonly bounds?: Partial<ChannelBounds> | undefined;
 }
 
+/** The conversations of all bots. */
+export type Channels = ReturnType<typeof openChannels>;
+
 /** Opens the conversations in a database. Runs that were under way when the service stopped are ended. */
-export function openChannels(
-  database: DatabaseSync,
-  { keepDays, isFile, onGone, bounds }: ChannelsOptions,
-): Channels {
-  const named = channelTable(database, {
-    bounds: { ...(isFile ? IN_FILE : IN_MEMORY), ...bounds },
-    idOf: (_channel, sequence) => String(sequence),
-    onGone,
-  });
-  named.tables.runs.endInterrupted();
-  const forget = () => named.deleteUnused(Date.now() - keepDays * DAY_MS);
+export function openChannels(database: Database, { keepDays, isFile, onGone }: ChannelsOptions) {
+  const named = channelTable({ database, bounds: isFile ? IN_FILE : IN_MEMORY, onGone });
+  endInterruptedRuns(database);
+  const forget = () => named.deleteUnused(keepDays * DAY_MS);
   forget();
   const timer = setInterval(forget, HOUR_MS).unref();
   const nameless = namelessChannels();
   return {
     ...named,
     ...nameless,
-    transaction: (act) => transaction(database, act),
+    transaction: <T>(act: () => T) => database.transaction(act),
+    /** Interrupts all runs. */
     close() {
       clearInterval(timer);
       named.stop(SHUT_DOWN);
@@ -75,25 +60,18 @@ export function openChannels(
 
 const NOBODY = { projectId: 'nobody', endpoint: '' };
 
-/** Channels without a name are always in memory. */
+/** Channels that only the ids of their messages name, for messages without `customChannelId`: always in memory. */
 function namelessChannels() {
   const database = openDatabase();
-  database.exec(`INSERT INTO projects (id, name, created_at) VALUES ('${NOBODY.projectId}', '', 0)`);
-  const all = channelTable(database, {
-    bounds: IN_MEMORY,
-    idOf: ({ id }, sequence) => `${id}.${sequence}`,
-    onGone: () => {},
-  });
-  const forget = () => all.deleteUnused(Date.now() - NAMELESS_MAX_AGE_MS);
+  database.run("INSERT INTO projects (id, name, created_at) VALUES (?, '', 0)", NOBODY.projectId);
+  const all = channelTable({ database, bounds: IN_MEMORY, idOf: ({ id }, sequence) => `${id}.${sequence}` });
+  const fresh = () => {
+    all.deleteUnused(NAMELESS_MAX_AGE_MS);
+    return all;
+  };
   return {
-    makeNameless(runId: string) {
-      forget();
-      return all.findOrMake(NOBODY, runId);
-    },
-    findNameless(runId: string) {
-      forget();
-      return all.find(NOBODY, runId);
-    },
+    makeNameless: (runId: string) => fresh().findOrMake(NOBODY, runId),
+    findNameless: (runId: string) => fresh().find(NOBODY, runId),
     stop: all.stop,
   };
 }

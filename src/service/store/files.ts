@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Sql } from '../settings/sql.ts';
+import type { Database } from '../settings/database.ts';
 
 export interface UploadedFile {
   readonly name: string;
@@ -13,55 +13,35 @@ export interface StoredFile extends UploadedFile {
   readonly id: string;
 }
 
-/** The uploaded files of all channels, which the numbers of their rows name. */
-export interface FileTable {
-  /** Adds a file. The oldest files of all channels are forgotten if there are too many, or if they are too large. */
-  add(channel: number, file: UploadedFile): StoredFile;
-  /** The file with this id, if it belongs to the channel. */
-  find(channel: number, id: string): StoredFile | undefined;
-  /** The newest file of the channel with this name. */
-  findByName(channel: number, name: string): StoredFile | undefined;
-}
-
+/** How many files all channels of a database have, and how many bytes these. */
 export interface FileBounds {
   readonly maxFiles: number;
-  /** The bytes of all files. */
   readonly maxFileBytes: number;
 }
 
 type FileRow = { id: string; name: string; type: string; bytes: Uint8Array<ArrayBuffer> };
 
-const COLUMNS = 'id, name, type, bytes';
+const SELECT = 'SELECT id, name, type, bytes FROM files WHERE channel_id = ?';
 
-/** The files in a database, within these bounds. */
-export function filesIn(sql: Sql, { maxFiles, maxFileBytes }: FileBounds): FileTable {
-  const isTooMuch = () => {
-    const all = sql.get<{ count: number; size: number | null }>(
-      'SELECT count(*) AS count, sum(size) AS size FROM files',
+/** The uploaded files of a channel. */
+export const filesOf = (database: Database, channel: number, { maxFiles, maxFileBytes }: FileBounds) => ({
+  /** Adds a file. The oldest files of all channels are forgotten if there are too many, or if they are too large. */
+  add({ name, type, bytes }: UploadedFile): StoredFile {
+    const id = randomUUID();
+    database.run(
+      'INSERT INTO files (id, channel_id, name, type, size, bytes) VALUES (?, ?, ?, ?, ?, ?)',
+      ...[id, channel, name, type, bytes.length, bytes],
     );
-    return (all?.count ?? 0) > maxFiles || (all?.size ?? 0) > maxFileBytes;
-  };
-  return {
-    add(channel, { name, type, bytes }) {
-      const id = randomUUID();
-      sql.run(
-        'INSERT INTO files (id, channel_id, name, type, size, bytes) VALUES (?, ?, ?, ?, ?, ?)',
-        ...[id, channel, name, type, bytes.length, bytes],
-      );
-      while (isTooMuch()) sql.run('DELETE FROM files WHERE position = (SELECT min(position) FROM files)');
-      return { id, name, type, bytes };
-    },
-    find: (channel, id) =>
-      fileOf(sql.get<FileRow>(`SELECT ${COLUMNS} FROM files WHERE channel_id = ? AND id = ?`, channel, id)),
-    findByName: (channel, name) =>
-      fileOf(
-        sql.get<FileRow>(
-          `SELECT ${COLUMNS} FROM files WHERE channel_id = ? AND name = ? ORDER BY position DESC LIMIT 1`,
-          ...[channel, name],
-        ),
-      ),
-  };
-}
+    const isTooMuch = 'SELECT count(*) > ? OR sum(size) > ? AS isTooMuch FROM files';
+    while (database.get(isTooMuch, maxFiles, maxFileBytes)?.isTooMuch === 1)
+      database.run('DELETE FROM files WHERE position = (SELECT min(position) FROM files)');
+    return { id, name, type, bytes };
+  },
+  find: (id: string) => fileOf(database.get<FileRow>(`${SELECT} AND id = ?`, channel, id)),
+  /** The newest file with this name. */
+  findByName: (name: string) =>
+    fileOf(database.get<FileRow>(`${SELECT} AND name = ? ORDER BY position DESC LIMIT 1`, channel, name)),
+});
 
 function fileOf(row: FileRow | undefined): StoredFile | undefined {
   return row && { ...row, bytes: Buffer.from(row.bytes.buffer, row.bytes.byteOffset, row.bytes.byteLength) };

@@ -1,4 +1,4 @@
-import type { Sql } from '../settings/sql.ts';
+import type { Database } from '../settings/database.ts';
 import { type EventSource, type EventType, eventText } from './bot-event.ts';
 
 /** How much of a channel is kept; the oldest is forgotten first. */
@@ -18,16 +18,7 @@ export interface NewEvent {
   readonly eventType: EventType;
   readonly source: EventSource;
   readonly fact: object;
-  /** The id of the bot's message, if it is one. */
   readonly messageId?: string;
-}
-
-/** What was said in all channels, which the numbers of their rows name. */
-export interface KeptTable {
-  /** What the channel keeps, oldest first. */
-  of(channel: number): Kept[];
-  /** Keeps an event of a run under the channel's next number. Does nothing if the run is gone with its channel. */
-  keep(channel: number, event: NewEvent, idOf: (sequence: number) => string): Kept | undefined;
 }
 
 const NEXT = `
@@ -42,25 +33,29 @@ const FORGET = `
     ) WHERE number > ${MAX_KEPT} OR total > ${MAX_KEPT_CHARACTERS}
   )`;
 
-/** What channels keep in a database. Writes belong into a transaction. */
-export function keptIn(sql: Sql): KeptTable {
-  return {
-    of: (channel) =>
-      sql.all<Kept>(
-        'SELECT sequence, run_id AS runId, message_id AS messageId, text FROM kept WHERE channel_id = ? ORDER BY sequence',
-        channel,
-      ),
-    keep(channel, { eventType, source, fact, messageId }, idOf) {
-      const runId = source.requestId;
-      const next = sql.get<{ sequence: number }>(NEXT, Date.now(), runId, channel);
-      if (!next) return undefined;
-      const text = eventText(eventType, { source, fact, id: idOf(next.sequence) });
-      sql.run(
-        'INSERT INTO kept (channel_id, sequence, run_id, message_id, characters, text) VALUES (?, ?, ?, ?, ?, ?)',
-        ...[channel, next.sequence, runId, messageId ?? null, text.length, text],
-      );
-      sql.run(FORGET, channel, channel);
-      return { sequence: next.sequence, runId, text, messageId: messageId ?? null };
-    },
-  };
-}
+/** What was said in a channel. `idOf` makes the text behind `id:` of the number of an event. */
+export const keptEvents = (
+  database: Database,
+  channel: number,
+  idOf: (sequence: number) => string = String,
+) => ({
+  /** All that is kept, oldest first. */
+  all: () =>
+    database.all<Kept>(
+      'SELECT sequence, run_id AS runId, message_id AS messageId, text FROM kept WHERE channel_id = ? ORDER BY sequence',
+      channel,
+    ),
+  /** Keeps an event of a run under the next number, in a transaction. Does nothing if the run is gone. */
+  add({ eventType, source, fact, messageId }: NewEvent): Kept | undefined {
+    const runId = source.requestId;
+    const next = database.get<{ sequence: number }>(NEXT, Date.now(), runId, channel);
+    if (!next) return undefined;
+    const text = eventText(eventType, { source, fact, id: idOf(next.sequence) });
+    database.run(
+      'INSERT INTO kept (channel_id, sequence, run_id, message_id, characters, text) VALUES (?, ?, ?, ?, ?, ?)',
+      ...[channel, next.sequence, runId, messageId ?? null, text.length, text],
+    );
+    database.run(FORGET, channel, channel);
+    return { sequence: next.sequence, runId, text, messageId: messageId ?? null };
+  },
+});

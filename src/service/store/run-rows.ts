@@ -1,4 +1,4 @@
-import type { Sql } from '../settings/sql.ts';
+import type { Database } from '../settings/database.ts';
 
 /** How a run failed: `code` is for programs, `message` a plain sentence for people. */
 export interface RunFailure {
@@ -11,29 +11,6 @@ export const INTERRUPTED: RunFailure = {
   code: 'INTERRUPTED',
   message: 'The bot service was stopped before this answer was complete.',
 };
-
-/** A run that is over, or that was lost. */
-export interface EndedRun {
-  readonly id: string;
-  /** Undefined if it came to its end. */
-  readonly failure: RunFailure | undefined;
-  /** The number of the last event that the channel had kept when it ended. */
-  readonly endedAfter: number;
-}
-
-/** The runs of all channels, which the numbers of their rows name. */
-export interface RunTable {
-  begin(channel: number, id: string): void;
-  /** Writes how a run ended. Does nothing if it is gone with its channel. */
-  end(id: string, failure?: RunFailure): void;
-  find(channel: number, id: string): EndedRun | undefined;
-  /** The run that began last, as if it were over. */
-  last(channel: number): EndedRun | undefined;
-  /** The runs that have failed, in the order of their ends. */
-  failed(channel: number): EndedRun[];
-  /** Ends all runs that were under way when the service stopped. */
-  endInterrupted(): void;
-}
 
 type Row = {
   id: string;
@@ -58,28 +35,32 @@ const FORGET = `
     AND NOT EXISTS (SELECT 1 FROM turns WHERE run_id = runs.id)
     AND position NOT IN (SELECT position FROM runs WHERE channel_id = ? ORDER BY position DESC LIMIT 200)`;
 
-/** The runs in a database. */
-export function runsIn(sql: Sql): RunTable {
-  const one = (row: Row | undefined) => row && endedRun(row);
-  return {
-    begin(channel, id) {
-      sql.run(FORGET, channel, channel, channel);
-      sql.run('INSERT INTO runs (id, channel_id, started_at) VALUES (?, ?, ?)', id, channel, Date.now());
-    },
-    end: (id, failure) =>
-      void sql.run(`${END} WHERE id = ?`, Date.now(), failure?.code ?? null, failure?.message ?? null, id),
-    find: (channel, id) => one(sql.get<Row>(`${SELECT} AND id = ?`, channel, id)),
-    last: (channel) => one(sql.get<Row>(`${SELECT} ORDER BY position DESC LIMIT 1`, channel)),
-    failed: (channel) =>
-      sql
-        .all<Row>(`${SELECT} AND error_code IS NOT NULL ORDER BY ended_after, position`, channel)
-        .map(endedRun),
-    endInterrupted: () =>
-      void sql.run(`${END} WHERE ended_at IS NULL`, Date.now(), INTERRUPTED.code, INTERRUPTED.message),
-  };
+/** The runs of a channel. What is read of one that is under way says that it was interrupted. */
+export const runRows = (database: Database, channel: number) => ({
+  begin(id: string) {
+    database.run(FORGET, channel, channel, channel);
+    database.run('INSERT INTO runs (id, channel_id, started_at) VALUES (?, ?, ?)', id, channel, Date.now());
+  },
+  /** Writes how a run ended. Does nothing if it is gone with its channel. */
+  end: (id: string, failure?: RunFailure) =>
+    database.run(`${END} WHERE id = ?`, Date.now(), failure?.code ?? null, failure?.message ?? null, id),
+  find: (id: string) => database.all<Row>(`${SELECT} AND id = ?`, channel, id).map(endedRun)[0],
+  /** The run that began last. */
+  last: () => database.all<Row>(`${SELECT} ORDER BY position DESC LIMIT 1`, channel).map(endedRun)[0],
+  /** The runs that have failed, in the order of their ends. */
+  failed: () =>
+    database
+      .all<Row>(`${SELECT} AND error_code IS NOT NULL ORDER BY ended_after, position`, channel)
+      .map(endedRun),
+});
+
+/** Ends all runs that were under way when the service stopped. */
+export function endInterruptedRuns(database: Database): void {
+  database.run(`${END} WHERE ended_at IS NULL`, Date.now(), INTERRUPTED.code, INTERRUPTED.message);
 }
 
-function endedRun({ id, endedAt, endedAfter, code, message }: Row): EndedRun {
+/** A run that is over: how it failed, if it did, and the number of the last event that was kept before its end. */
+function endedRun({ id, endedAt, endedAfter, code, message }: Row) {
   const failure = code === null ? undefined : { code, message: message ?? '' };
   return { id, failure: endedAt === null ? INTERRUPTED : failure, endedAfter: endedAfter ?? 0 };
 }

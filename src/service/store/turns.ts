@@ -1,49 +1,45 @@
-import type { Sql } from '../settings/sql.ts';
+import type { Database } from '../settings/database.ts';
 
 /** The messages of one run, as JSON values. */
 export type StoredTurn = readonly unknown[];
 
-/** What models remember of all channels, which the numbers of their rows name. */
-export interface TurnTable {
-  /** What is remembered of a channel, oldest first: one list for each run. */
-  of(channel: number): StoredTurn[];
-  /** Writes what is remembered of a run, anew and as a whole. Does nothing if the run is gone with its channel. */
-  write(runId: string, turn: StoredTurn): void;
+export interface TurnBounds {
+  /** How much models remember of one channel. */
+  readonly maxTurnCharacters: number;
+  /** Of how many of its runs: all of them are read for each message. */
+  readonly maxTurns: number;
 }
 
 const WRITE = `
   INSERT INTO turns (run_id, characters, messages) SELECT id, ?, ? FROM runs WHERE id = ?
   ON CONFLICT (run_id) DO UPDATE SET characters = excluded.characters, messages = excluded.messages`;
 
-const SIZES = `
-  SELECT run_id AS runId, characters FROM turns JOIN runs ON runs.id = run_id
-  WHERE channel_id = (SELECT channel_id FROM runs WHERE id = ?) ORDER BY position`;
+const SELECT = 'FROM turns JOIN runs ON runs.id = run_id WHERE channel_id = ? ORDER BY position';
 
 /**
- * What is remembered in a database.
- * @param maxCharacters how much is remembered of a channel. The oldest turns are forgotten, but for the first one as
- * long as it fits beside the newest.
+ * What models remember of a channel: a turn for each run. Beyond the bounds, the oldest turns are forgotten, but for the
+ * first one as long as it fits beside the newest.
  */
-export function turnsIn(sql: Sql, maxCharacters: number): TurnTable {
-  return {
-    of: (channel) =>
-      sql
-        .all<{ messages: string }>(
-          'SELECT messages FROM turns JOIN runs ON runs.id = run_id WHERE channel_id = ? ORDER BY position',
-          channel,
-        )
-        .map(({ messages }) => JSON.parse(messages) as StoredTurn),
-    write(runId, turn) {
-      const messages = JSON.stringify(turn);
-      sql.run(WRITE, messages.length, messages, runId);
-      const sizes = sql.all<{ runId: string; characters: number }>(SIZES, runId);
-      let total = sizes.reduce((sum, { characters }) => sum + characters, 0);
-      while (total > maxCharacters) {
-        const [oldest] = sizes.splice(sizes.length > 2 ? 1 : 0, 1);
-        if (!oldest) return;
-        sql.run('DELETE FROM turns WHERE run_id = ?', oldest.runId);
-        total -= oldest.characters;
-      }
-    },
-  };
-}
+export const turnsOf = (database: Database, channel: number, bounds: TurnBounds) => ({
+  /** All turns, oldest first. */
+  all: () =>
+    database
+      .all<{ messages: string }>(`SELECT messages ${SELECT}`, channel)
+      .map(({ messages }) => JSON.parse(messages) as StoredTurn),
+  /** Writes the turn of a run, anew and as a whole. Does nothing if the run is gone. */
+  write(runId: string, turn: StoredTurn) {
+    const messages = JSON.stringify(turn);
+    database.run(WRITE, messages.length, messages, runId);
+    const sizes = database.all<{ id: string; characters: number }>(
+      `SELECT run_id AS id, characters ${SELECT}`,
+      channel,
+    );
+    let total = sizes.reduce((sum, { characters }) => sum + characters, 0);
+    while (total > bounds.maxTurnCharacters || sizes.length > bounds.maxTurns) {
+      const [oldest] = sizes.splice(sizes.length > 2 ? 1 : 0, 1);
+      if (!oldest) return;
+      database.run('DELETE FROM turns WHERE run_id = ?', oldest.id);
+      total -= oldest.characters;
+    }
+  },
+});

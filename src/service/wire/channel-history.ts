@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type EventSource, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
 import { beginStream } from './answers.ts';
-import { runEndText } from './run-end.ts';
+import { runEndText } from './run-events.ts';
 import { channelOf, type ServiceCall } from './service-call.ts';
 
 /**
@@ -13,8 +13,8 @@ import { channelOf, type ServiceCall } from './service-call.ts';
 export function channelHistory(call: ServiceCall): void {
   const { res, namespace, botProviderName, brain } = call;
   const channel = channelOf(call);
-  const runs = channel.liveRuns();
-  const last = channel.lastRun();
+  const runs = channel.live.all();
+  const last = channel.runs.last();
   const requestId = last?.id ?? randomUUID();
   const source = { requestId, namespace, botProviderName, customChannelId: channel.id };
   beginStream(res, requestId);
@@ -42,10 +42,10 @@ interface Past {
 /** Writes what is kept, and the errors of those runs that ended while it was said. */
 function writePast({ req, res, brain }: ServiceCall, { channel, source, endingRun }: Past): void {
   const lastEventId = Number(req.headers['last-event-id'] ?? 0);
-  const kept = channel.kept();
+  const kept = channel.kept.all();
   const oldest = kept[0]?.sequence ?? 0;
-  const failed = channel
-    .failedRuns()
+  const failed = channel.runs
+    .failed()
     .filter(({ id, endedAfter }) => id !== endingRun && endedAfter >= oldest && !(endedAfter < lastEventId))
     .map(({ id, failure, endedAfter }) => ({
       endedAfter,

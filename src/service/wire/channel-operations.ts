@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { sendData, sendNothing } from './answers.ts';
+import { Refusal, sendData, sendNothing } from './answers.ts';
 import { readJsonObject } from './read-body.ts';
-import { Refusal } from './refusal.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
 /** `GET channel/metadata`. `launchedSandboxes` describes those of the channel. */
 export function channelMetadata(call: ServiceCall, launchedSandboxes: readonly object[]): void {
   const channel = channelOf(call);
   const { title = null, lastActivityAt } = channel.state();
-  const runState = channel.liveRuns().length > 0 ? 'RUNNING' : 'IDLE';
+  const runState = channel.live.all().length > 0 ? 'RUNNING' : 'IDLE';
   sendData(call.res, { customChannelId: channel.id, title, runState, lastActivityAt, launchedSandboxes });
 }
 
@@ -31,7 +30,7 @@ export function clearChannel(call: ServiceCall): void {
 export function suspendRuns(call: ServiceCall): void {
   const { res, service, query } = call;
   const channel = service.channels.find(call, channelId(query.get('custom_channel_id')));
-  if (!channel?.suspend(query.get('request_id') ?? undefined)) throw new Refusal('NO_RUN');
+  if (!channel?.live.suspend(query.get('request_id') ?? undefined)) throw new Refusal('NO_RUN');
   sendData(res, { suspended: true });
 }
 
@@ -48,7 +47,7 @@ export async function messageFeedback(call: ServiceCall): Promise<void> {
   if (!channel) throw new Refusal('CHANNEL_NOT_FOUND');
   if (!VERDICTS.includes(verdict) || typeof comment !== 'string') throw new Refusal('INVALID_FEEDBACK');
   if (Buffer.byteLength(comment) > MAX_COMMENT_BYTES) throw new Refusal('INVALID_FEEDBACK');
-  const rated = channel.kept().find((one) => one.messageId !== null && one.messageId === messageId);
+  const rated = channel.kept.all().find((one) => one.messageId !== null && one.messageId === messageId);
   if (!rated) throw new Refusal('MESSAGE_NOT_FOUND');
   const own = randomUUID();
   const event = {
@@ -56,6 +55,6 @@ export async function messageFeedback(call: ServiceCall): Promise<void> {
     source: { requestId: rated.runId, namespace, botProviderName, customChannelId: channel.id },
     fact: { messageFeedback: { messageId: own, targetMessageId: messageId, verdict, comment } },
   } as const;
-  const kept = channel.transaction(() => channel.keep(event));
+  const kept = channel.transaction(() => channel.kept.add(event));
   sendData(res, { messageId: own, seq: kept?.sequence });
 }

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Ask, Brain, RunError, ToolCall } from '../brains/steps.ts';
-import { type EventSource, type EventType, eventText } from '../store/bot-event.ts';
+import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
 import { type Run, SHUT_DOWN, SUSPENDED } from '../store/run.ts';
 import { INTERRUPTED } from '../store/run-rows.ts';
-import { runEndText } from './run-end.ts';
-import { runMessages } from './run-messages.ts';
-import { runTools } from './run-tools.ts';
-import { untilAborted } from './until-aborted.ts';
+import { RunEvents } from './run-events.ts';
 
 /** What a run needs to be executed. */
 export interface Execution {
@@ -22,64 +19,44 @@ export interface Execution {
 
 /** Executes a run until it ends, fails, takes too long or is stopped. Its events go to those who follow it. */
 export async function executeRun(execution: Execution): Promise<void> {
-  const { run, channel, maxExecutionMs } = execution;
+  const { run, brain, channel, source, maxExecutionMs } = execution;
   const deadline = setTimeout(() => run.stop.abort(), maxExecutionMs);
   try {
-    await sendEvents(execution);
+    const events = new RunEvents(run, channel, source);
+    events.send('asgard.run.init', { runInit: {} });
+    const error = await answer(execution, events).catch(() => errorOf(run.stop.signal));
+    events.end(brain, error);
   } finally {
     clearTimeout(deadline);
     run.end();
-    channel?.removeLiveRun(run);
+    channel?.live.end(run);
   }
-}
-
-async function sendEvents(execution: Execution): Promise<void> {
-  const { run, source, brain, channel } = execution;
-  const send = (eventType: EventType, fact: object) =>
-    run.send(eventText(eventType, { source, fact }), false);
-  const parts = { message: runMessages(execution, send), tools: runTools(channel, send) };
-  send('asgard.run.init', { runInit: {} });
-  const error = await answer(execution, parts).catch(() => errorOf(run.stop.signal));
-  parts.tools.interrupt();
-  try {
-    channel?.endRun(run.id, error);
-  } finally {
-    run.send(runEndText(source, brain, error), false);
-  }
-}
-
-interface Parts {
-  readonly message: ReturnType<typeof runMessages>;
-  readonly tools: ReturnType<typeof runTools>;
 }
 
 /** Takes the steps of the bot. Returns the error with which it ends its run, if it does; throws if it is aborted. */
-async function answer(
-  { run, brain, ask }: Execution,
-  { message, tools }: Parts,
-): Promise<RunError | undefined> {
+async function answer({ run, brain, ask }: Execution, events: RunEvents): Promise<RunError | undefined> {
   const { signal } = run.stop;
   let consent: ToolCall | undefined;
   try {
     for await (const step of untilAborted(brain.answer(ask, signal), signal)) {
       if ('error' in step) return step.error;
       if ('breakOff' in step) run.breakOff();
-      else if ('startTool' in step) tools.start(step.id, step.startTool);
-      else if ('toolResult' in step) tools.complete(step.id, step.toolResult);
+      else if ('startTool' in step) events.startTool(step.id, step.startTool);
+      else if ('toolResult' in step) events.completeTool(step.id, step.toolResult);
       else if ('askConsent' in step) consent = step.askConsent;
-      else if ('startMessage' in step) message.start();
-      else if ('completeMessage' in step) message.complete(step.remember);
-      else if ('remember' in step) message.remember(step.remember);
-      else message.say(step.say);
+      else if ('startMessage' in step) events.startMessage();
+      else if ('completeMessage' in step) events.complete(step.remember);
+      else if ('remember' in step) events.remember(step.remember);
+      else events.say(step.say);
       // A bot that never waits would otherwise keep the process from everything else.
       if ('toolResult' in step) await sleep(0);
     }
-    message.complete();
+    events.complete();
   } catch (error) {
     if (signal.reason !== SUSPENDED) throw error;
-    message.stop(brain.stopped);
+    events.stop(brain.stopped);
   }
-  if (consent) tools.askConsent(consent);
+  if (consent) events.askConsent(consent);
   return undefined;
 }
 
@@ -89,4 +66,28 @@ function errorOf({ aborted, reason }: AbortSignal): RunError {
   if (aborted && reason !== SUSPENDED)
     return { code: 'EXECUTION_TIMEOUT', message: 'The run took longer than it may.' };
   return { code: 'INTERNAL_ERROR', message: 'The bot service could not go on with this run.' };
+}
+
+/** The items, until `signal` aborts: then it throws the reason, also while the next item is awaited. */
+async function* untilAborted<Item>(items: AsyncIterable<Item>, signal: AbortSignal): AsyncGenerator<Item> {
+  const iterator = items[Symbol.asyncIterator]();
+  try {
+    while (true) {
+      const { done, value } = await raced(iterator.next(), signal);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // Who does not heed the signal may never come to an end.
+    void iterator.return?.().catch(() => {});
+  }
+}
+
+function raced<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener('abort', abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
+  });
 }

@@ -1,6 +1,5 @@
-import { sendData } from './answers.ts';
-import { readForm } from './read-form.ts';
-import { Refusal } from './refusal.ts';
+import { Refusal, sendData } from './answers.ts';
+import { readForm } from './read-body.ts';
 import { sendFile } from './send-file.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
@@ -10,7 +9,7 @@ export async function uploadBlob(call: ServiceCall): Promise<void> {
   const { file, customChannelId } = await readForm(req);
   const custom = channelId(customChannelId);
   const { id, name, bytes, type } = service.channels.transaction(() =>
-    service.channels.findOrMake(call, custom).addFile(file),
+    service.channels.findOrMake(call, custom).files.add(file),
   );
   const mime = type || 'application/octet-stream';
   sendData(res, [
@@ -37,7 +36,7 @@ export function downloadFile(call: ServiceCall): void {
   const channel = channelOf(call);
   const path = query.get('relative_path') ?? '';
   if (path === '' || /(?:^|\/)\.{1,2}(?:\/|$)|[\\\p{Cc}]|^\//u.test(path)) throw new Refusal('INVALID_PATH');
-  const file = channel.findFileByName(path);
+  const file = channel.files.findByName(path);
   if (!file) throw new Refusal('FILE_NOT_FOUND');
   sendFile(req, res, file);
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import { Refusal } from './answers.ts';
 import { readJsonObject } from './read-body.ts';
-import { Refusal } from './refusal.ts';
 
 const ACTIONS = ['NONE', 'RESET_CHANNEL', 'RESPONSE_TOOL_CALL_CONSENT'] as const;
 

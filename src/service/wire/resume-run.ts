@@ -1,8 +1,7 @@
 import type { EventSource } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
-import { beginStream } from './answers.ts';
-import { Refusal } from './refusal.ts';
-import { runEndText } from './run-end.ts';
+import { beginStream, Refusal } from './answers.ts';
+import { runEndText } from './run-events.ts';
 import type { ServiceCall } from './service-call.ts';
 
 /** Where a resumption goes on. */
@@ -22,15 +21,15 @@ export function resumeRun(
 ): void {
   const { res, brain } = call;
   const { channel, sequence } = placeOf(call, source.customChannelId, lastEventId);
-  const kept = channel.kept();
+  const kept = channel.kept.all();
   const runId = kept.find((one) => one.sequence === sequence)?.runId;
   if (runId === undefined) throw new Refusal('MESSAGE_NOT_FOUND');
   beginStream(res, runId);
   for (const one of kept) if (one.runId === runId && one.sequence > sequence) res.write(one.text);
-  const run = channel.findRun(runId);
+  const run = channel.live.find(runId);
   const ended = { ...source, requestId: runId };
   if (run) run.follow(res, () => res.end());
-  else res.end(runEndText(ended, brain, channel.endedRun(runId)?.failure));
+  else res.end(runEndText(ended, brain, channel.runs.find(runId)?.failure));
 }
 
 function placeOf(call: ServiceCall, id: unknown, lastEventId: string): Place {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Refusal } from './refusal.ts';
+import { Refusal } from './answers.ts';
 
 export interface SentFile {
   readonly name: string;

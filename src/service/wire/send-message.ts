@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import type { Ask, Brain } from '../brains/steps.ts';
-import type { EventSource } from '../store/bot-event.ts';
+import type { Ask } from '../brains/steps.ts';
+import { type EventSource, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
 import { openRun } from '../store/run.ts';
-import { beginStream } from './answers.ts';
+import { beginStream, Refusal } from './answers.ts';
 import { executeRun } from './execute-run.ts';
 import { type ReadMessage, readMessage } from './read-message.ts';
-import { Refusal } from './refusal.ts';
 import { resumeRun } from './resume-run.ts';
+import { runEndText } from './run-events.ts';
 import { channelId, type ServiceCall } from './service-call.ts';
 
 const MAX_TITLE = 60;
@@ -28,49 +28,31 @@ export async function sendMessage(call: ServiceCall): Promise<void> {
   if (lastEventId) return resumeRun(call, { source, lastEventId: String(lastEventId) });
   const checked = checkMessage(call, message);
   const begun = service.channels.transaction(() =>
-    service.countMessage(projectId) ? beginRun(call, { message, checked, source }) : REFUSED,
+    service.countMessage(projectId) ? beginRun(call, checked, source) : undefined,
   );
+  beginStream(res, requestId);
+  if (!begun) return refuseForToday(call, source);
   const { channel } = begun;
   const run = openRun(requestId, res);
   // Nobody could ask for the rest of it.
   if (!channel) res.once('close', () => run.stop.abort());
-  channel?.addLiveRun(run);
-  beginStream(res, requestId);
+  channel?.live.add(run);
   run.follow(res, () => res.end());
-  const { maxExecutionMs } = service;
-  await executeRun({ run, brain, source, maxExecutionMs, ...begun });
-}
-
-/** How a run begins: what the bot is asked, and the channel that keeps its messages, if there is one. */
-interface Begun {
-  readonly ask: Ask;
-  readonly channel: Channel | undefined;
-  /** What answers instead of the bot. */
-  readonly brain?: Brain;
+  await executeRun({ run, brain, source, maxExecutionMs: service.maxExecutionMs, ...begun });
 }
 
 /** A message over the daily cap is refused in-band, since a client would send it again after a 429. */
-const REFUSED: Begun = {
-  ask: { kind: 'message', text: '', isAllowed: false, files: [], turns: [] },
-  channel: undefined,
-  brain: {
-    isResumable: false,
-    hasSandbox: false,
-    metadata: {},
-    async *answer() {
-      yield {
-        error: {
-          code: 'DAILY_LIMIT_REACHED',
-          message: 'This project has had all the messages that it may have today. Try again tomorrow.',
-        },
-      };
-    },
-  },
-};
+function refuseForToday({ res, brain }: ServiceCall, source: EventSource): void {
+  const code = 'DAILY_LIMIT_REACHED';
+  const message = 'This project has had all the messages that it may have today. Try again tomorrow.';
+  res.write(eventText('asgard.run.init', { source, fact: { runInit: {} } }));
+  res.end(runEndText(source, brain, { code, message }));
+}
 
-/** What a message says, once it is sure that it can be taken. */
+/** A message, once it is sure that it can be taken. */
 interface Checked extends Pick<Ask, 'kind' | 'text' | 'files'> {
-  /** Undefined for a message without a channel. */
+  readonly message: ReadMessage;
+  /** The id of its channel, if it has one. */
   readonly id: string | undefined;
   /** Whether the user allows the call that waits. */
   readonly isConsented: boolean;
@@ -89,13 +71,13 @@ function checkMessage(call: ServiceCall, message: ReadMessage): Checked {
   const isConsent = action === 'RESPONSE_TOOL_CALL_CONSENT';
   const results = isConsent ? consentResults(channel, message) : [];
   const files = blobIds.map((blobId) => {
-    const file = channel?.findFile(blobId);
+    const file = channel?.files.find(blobId);
     if (!file) throw new Refusal('BLOB_NOT_FOUND');
     return file;
   });
   const text = typeof message.text === 'string' ? message.text : '';
   return {
-    id,
+    ...{ message, id },
     kind: isConsent ? 'consent' : text === '' && files.length === 0 ? 'nudge' : 'message',
     text,
     files,
@@ -120,45 +102,29 @@ function consentResults(
   return results;
 }
 
-interface Beginning {
-  readonly message: ReadMessage;
-  readonly checked: Checked;
-  readonly source: EventSource;
-}
-
-/** Writes all with which a run begins: its row, and what the user says. */
-function beginRun(call: ServiceCall, { message, checked, source }: Beginning): Begun {
-  const { kind, text, files, isConsented, allowsTools } = checked;
-  const channel = channelFor(call, { message, id: checked.id, runId: source.requestId });
+/** Writes all with which a run begins: its row, and what the user says. That is sent to those who ask for the history. */
+function beginRun(call: ServiceCall, checked: Checked, source: EventSource) {
+  const { message, kind, text, files, isConsented, allowsTools } = checked;
+  const channel = channelFor(call, checked, source.requestId);
   const isBypassed = call.query.get('bypass_tool_call_consent') === 'true';
   if (allowsTools) channel?.allowTools();
   const isAllowed = isConsented || isBypassed || channel?.state().allowsTools === true;
-  const ask: Ask = { kind, text, isAllowed, files, turns: channel?.turns() ?? [] };
-  if (!channel) return { ask, channel };
-  channel.setPendingConsent(undefined);
-  channel.beginRun(source.requestId);
-  if (kind === 'message') keepMessage(channel, { message, text, source });
+  const ask: Ask = { kind, text, isAllowed, files, turns: channel?.turns.all() ?? [] };
+  channel?.setPendingConsent(undefined);
+  channel?.runs.begin(source.requestId);
+  if (kind === 'message') {
+    const { customMessageId = '', blobIds } = message;
+    const messageUser = { messageId: randomUUID(), text, customMessageId, blobIds };
+    channel?.kept.add({ eventType: 'asgard.message.user', source, fact: { messageUser } });
+    if (text !== '') channel?.giveTitle(text.slice(0, MAX_TITLE).toWellFormed());
+  }
   return { ask, channel };
 }
 
 /** The channel of a message; empty again if the message resets it. */
-function channelFor(
-  call: ServiceCall,
-  { message, id, runId }: { message: ReadMessage; id: string | undefined; runId: string },
-): Channel | undefined {
+function channelFor(call: ServiceCall, { message, id }: Checked, runId: string): Channel | undefined {
   const { channels } = call.service;
   if (id === undefined) return call.brain.isResumable ? channels.makeNameless(runId) : undefined;
   const cleared = message.action === 'RESET_CHANNEL' ? channels.clear(call, id) : undefined;
   return cleared ?? channels.findOrMake(call, id);
-}
-
-/** Keeps what the user says. It is sent to those who ask for the history, and not in the message's own stream. */
-function keepMessage(
-  channel: Channel,
-  { message, text, source }: Pick<Beginning, 'message' | 'source'> & { readonly text: string },
-): void {
-  const { customMessageId = '', blobIds } = message;
-  const messageUser = { messageId: randomUUID(), text, customMessageId, blobIds };
-  channel.keep({ eventType: 'asgard.message.user', source, fact: { messageUser } });
-  if (text !== '') channel.giveTitle(text.slice(0, MAX_TITLE).toWellFormed());
 }

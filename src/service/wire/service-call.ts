@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Brain } from '../brains/steps.ts';
 import type { Channel } from '../store/channel.ts';
 import type { Channels } from '../store/channels.ts';
-import { Refusal } from './refusal.ts';
+import { Refusal } from './answers.ts';
 
 /** The state of the service. */
 export interface Service {

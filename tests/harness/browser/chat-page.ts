@@ -24,6 +24,23 @@ export async function say(page: Page, text: string): Promise<void> {
   await field.and(page.locator(':placeholder-shown')).waitFor();
 }
 
+/** Begins a new chat. A page shows it in its next frame; until then, it has the answers of the chat before. */
+export async function newChat(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
+}
+
+/** Opens the list, and the chat in it whose title begins with `title`. */
+export async function chooseChat(page: Page, title: string): Promise<void> {
+  await page.locator('summary').click();
+  await page.locator('.panel').getByRole('button', { name: title }).click();
+}
+
+export async function chooseBot(page: Page, bot: string): Promise<void> {
+  await page.getByLabel('Bot').selectOption(bot);
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+}
+
 /** Resolves when the last message is an answer in one of `states`. */
 export async function lastAnswer(page: Page, ...states: string[]): Promise<void> {
   const each = states.map((state) => `.answer[data-state=${state}]:last-child`);

@@ -3,8 +3,8 @@ import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 import { startRelay, type TestRelay, USER } from '../relay/relay.ts';
-import { type BotRuns, startBotRuns } from '../service/bot-runs.ts';
-import type { Chromium, Tab } from './chromium.ts';
+import { startBotRuns } from '../service/bot-runs.ts';
+import type { Chromium } from './chromium.ts';
 
 export const REACT_VERSIONS = ['18', '19'] as const;
 export type ReactVersion = (typeof REACT_VERSIONS)[number];
@@ -55,17 +55,6 @@ export async function bundleClient(contents: string): Promise<string> {
   return outputFiles[0]?.text ?? '';
 }
 
-/** A page at the origin of a relay, and a bot service whose answers the test gives. */
-export interface ReactPage extends BotRuns {
-  readonly url: string;
-  readonly relay: TestRelay;
-  /** Opens the page. */
-  open(profile?: Parameters<Chromium['open']>[1]): Promise<Tab>;
-  /** Resets `page` for the next test: signs out and forgets all messages. This is faster than a new page. */
-  renew(page: Page): Promise<void>;
-  close(): Promise<void>;
-}
-
 const PAGE =
   '<!doctype html><html lang="en"><title>React</title><link rel="icon" href="data:,"><div id="root"></div><script type="module" src="page.js"></script></html>';
 const POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:";
@@ -87,12 +76,14 @@ export async function servePage(script: string, relay: TestRelay): Promise<FakeL
   return front;
 }
 
-/** Starts a bot service and a relay, and serves a page with `script`. */
+export type ReactPage = Awaited<ReturnType<typeof startReactPage>>;
+
+/** Starts a bot service whose answers the test gives, and a relay, and serves a page with `script`. */
 export async function startReactPage(
   chromium: Chromium,
   script: string,
   environment: Record<string, string> = {},
-): Promise<ReactPage> {
+) {
   const bot = await startBotRuns();
   const relay = await startRelay(bot.upstream.url, environment);
   const front = await servePage(script, relay);
@@ -100,8 +91,9 @@ export async function startReactPage(
     ...bot,
     relay,
     url: front.url,
-    open: (profile) => chromium.open(`${front.url}/`, profile),
-    async renew(page) {
+    open: (profile?: Parameters<Chromium['open']>[1]) => chromium.open(`${front.url}/`, profile),
+    /** Resets `page` for the next test: signs out and forgets all messages. This is faster than a new page. */
+    async renew(page: Page) {
       await page.context().clearCookies();
       await page.goto(`${front.url}/`);
       bot.forget();

@@ -11,7 +11,7 @@ import { startBotService } from '../../../src/service/bot-service.ts';
 import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../relay/relay.ts';
-import { type BotRuns, startBotRuns } from '../service/bot-runs.ts';
+import { startBotRuns } from '../service/bot-runs.ts';
 import { startRawUpstream } from '../service/raw-upstream.ts';
 import { jsonAnswer } from './suspend.ts';
 
@@ -77,45 +77,20 @@ export async function openTalk(client: BotClient, options: ChannelOptions) {
 }
 
 /** A relay in front of a bot service, and clients of its users. */
-export interface ChannelStage {
-  readonly relay: TestRelay;
-  /** A client of this user, who is signed in. */
-  signedIn(options?: Partial<BotClientOptions>, user?: typeof USER): Promise<BotClient>;
-  /** A channel that is subscribed to and shows who is signed in. */
-  channel(options?: ChannelOptions, client?: Partial<BotClientOptions>): Promise<Channel>;
-  close(): Promise<void>;
-}
+export type ChannelStage = Awaited<ReturnType<typeof stageAt>>;
 
 /** Starts a relay in front of a bot service whose runs the test answers. */
-export async function startRunsStage(
-  environment: Record<string, string> = {},
-): Promise<ChannelStage & { readonly bot: BotRuns }> {
+export async function startRunsStage(environment: Record<string, string> = {}) {
   const bot = await startBotRuns();
-  const stage = await stageAt(
-    bot.upstream.url,
-    { namespace: 'acme', botProviderName: 'helper' },
-    environment,
-  );
-  const close = async () => {
-    await stage.close();
-    await bot.upstream.close();
-  };
-  return { ...stage, bot, close };
+  const names = { namespace: 'acme', botProviderName: 'helper' };
+  return { ...(await stageAt(bot.upstream, names, environment)), bot };
 }
 
 /** Starts a relay in front of the demo's bot service, for this bot of it. */
-export async function startDemoStage(
-  botProviderName: string,
-  environment: Record<string, string> = {},
-): Promise<ChannelStage> {
+export async function startDemoStage(botProviderName: string, environment: Record<string, string> = {}) {
   const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 20 } });
   const bot = { namespace: 'demo', botProviderName };
-  const stage = await stageAt(service.url, bot, { BOTS: `demo/${botProviderName}`, ...environment });
-  const close = async () => {
-    await stage.close();
-    await service.close();
-  };
-  return { ...stage, close };
+  return stageAt(service, bot, { BOTS: `demo/${botProviderName}`, ...environment });
 }
 
 /** Starts a relay in front of a bot service that has each conversation, and answers all other calls with `onRequest`. */
@@ -136,13 +111,14 @@ export async function startHistory(
 }
 
 async function stageAt(
-  url: string | URL,
+  service: { readonly url: string | URL; close(): Promise<void> },
   bot: { readonly namespace: string; readonly botProviderName: string },
   environment: Record<string, string>,
-): Promise<ChannelStage> {
-  const relay = await startRelay(url, environment);
+) {
+  const relay = await startRelay(service.url, environment);
   const leaves: (() => void)[] = [];
-  const signedIn: ChannelStage['signedIn'] = async (options, user = USER) => {
+  /** A client of this user, who is signed in. */
+  const signedIn = async (options?: Partial<BotClientOptions>, user = USER): Promise<BotClient> => {
     const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
     await client.signIn(user.name, user.password);
     return client;
@@ -150,7 +126,8 @@ async function stageAt(
   return {
     relay,
     signedIn,
-    async channel(options, clientOptions) {
+    /** A channel that is subscribed to and shows who is signed in. */
+    async channel(options?: ChannelOptions, clientOptions?: Partial<BotClientOptions>): Promise<Channel> {
       const channel = createChannel(await signedIn(clientOptions), options);
       leaves.push(channel.subscribe(() => {}));
       await until(() => channel.getSnapshot().session?.user.name === USER.name);
@@ -159,6 +136,7 @@ async function stageAt(
     async close() {
       for (const leave of leaves.splice(0)) leave();
       await relay.close();
+      await service.close();
     },
   };
 }

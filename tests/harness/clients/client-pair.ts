@@ -5,29 +5,22 @@ import {
   type BotEvent,
   createBotClient,
 } from '../../../src/client/session/bot-client.ts';
-import { startRelay, type TestRelay, USER } from '../relay/relay.ts';
-import { type RawRequest, type RawUpstream, startRawUpstream } from '../service/raw-upstream.ts';
+import { startRelay, USER } from '../relay/relay.ts';
+import { type RawRequest, startRawUpstream } from '../service/raw-upstream.ts';
 
-export interface ClientPair {
-  readonly upstream: RawUpstream;
-  readonly relay: TestRelay;
-  /** Signed in with a password, if that is how the relay signs users in. */
-  readonly client: BotClient;
-  /** Another client of the same bot, without a session. */
-  newClient(options?: Partial<BotClientOptions>): BotClient;
-  close(): Promise<void>;
-}
+export type ClientPair = Awaited<ReturnType<typeof startClientPair>>;
 
 /** Starts a raw upstream that answers with `onRequest`, a relay in front of it and a client that is signed in. */
 export async function startClientPair(
   onRequest: (socket: Socket, request: RawRequest) => void,
   environment: Record<string, string> = {},
   options: Partial<BotClientOptions> = {},
-): Promise<ClientPair> {
+) {
   const upstream = await startRawUpstream(onRequest);
   // So that the upstream sees at once that a client has left.
   const relay = await startRelay(upstream.url, { JOIN_GRACE_MS: '0', ...environment });
   const settings = { namespace: 'acme', botProviderName: 'helper', ...options };
+  /** Another client of the same bot, without a session. */
   const newClient = (others: Partial<BotClientOptions> = {}) =>
     createBotClient({ cookies: 'keep', baseUrl: relay.url, ...settings, ...others });
   const client = newClient();

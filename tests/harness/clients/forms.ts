@@ -4,7 +4,7 @@ export interface FormPart {
   readonly body: string | Buffer;
 }
 
-export const BOUNDARY = 'client boundary';
+const BOUNDARY = 'client boundary';
 export const FORM_TYPE = `multipart/form-data; boundary="${BOUNDARY}"`;
 
 export const filePart = (body: string | Buffer, disposition = 'name="file"; filename="a.txt"'): FormPart => ({

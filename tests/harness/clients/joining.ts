@@ -2,12 +2,18 @@ import type { Socket } from 'node:net';
 import { expect } from '@jest/globals';
 import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
 import { until } from '../clock/until.ts';
-import { BOT_PATH } from '../relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../service/raw-upstream.ts';
+import { BOT_PATH, type TestRelay } from '../relay/relay.ts';
+import { type RelayAndUpstream, startRelayBefore } from '../relay/relay-and-upstream.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  type RawRequest,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../service/raw-upstream.ts';
 import { parseAnswer } from './call.ts';
 import { type ErrorEvent, errorEventIn } from './error-event.ts';
-import { dechunk, type RawClient, rawClient } from './raw-client.ts';
+import { dechunk, type RawClient, rawClient, rawMessage } from './raw-client.ts';
 
 /** Long enough to be remembered after its run. */
 export const ID = 'message-0000000001';
@@ -32,83 +38,103 @@ export function messageBody(changes: object = {}): string {
   });
 }
 
-export interface JoinPair extends RelayAndUpstream {
+/** What clients ask of one relay. */
+export interface WaysToAsk {
   /** Sends a message; `message` can set its parts, and `changes` those of its body. */
   say(changes?: object, message?: Parameters<RelayAndUpstream['ask']>[0]): RawClient;
   /** Asks for the run of a message by its id alone. */
   byName(options?: {
-    id?: string;
-    channel?: string;
-    cookie?: string;
-    headers?: readonly string[];
+    readonly id?: string;
+    readonly channel?: string;
+    readonly cookie?: string;
+    readonly headers?: readonly string[];
   }): RawClient;
   /** Closes a client's connection; resolves when the relay knows it. */
   leave(client: RawClient): Promise<void>;
-  /** The messages that have come, without the resumptions. */
-  runs(): readonly RawRequest[];
-  /** The socket of the newest request. */
-  readonly service: Socket;
-  /** Writes events into the stream of the newest request. */
-  emit(...events: readonly string[]): void;
-  /** Ends that stream. */
-  finish(): void;
 }
 
-/** Starts a relay in front of a bot service that begins each stream with a head and what `first` returns. */
-export async function startJoinPair(
-  environment: Record<string, string> = {},
-  first: (request: RawRequest, socket: Socket) => readonly string[] | undefined = () => [],
-  sessionLimits: Partial<SessionLimits> = {},
-): Promise<JoinPair> {
-  let newest: Socket | undefined;
-  const pair = await startRelayAndUpstream(
-    (socket, request) => {
-      newest = socket;
-      const events = first(request, socket);
-      if (events) socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
-    },
-    { JOIN: 'on', JOIN_GRACE_MS: '600000', ...environment },
-    sessionLimits,
-  );
-  const clients: RawClient[] = [];
-  const { ask } = pair;
+/** The ways to ask `relay` with the session of `ownCookie`. All that they open is added to `clients`. */
+export function waysToAsk(
+  relay: Pick<TestRelay, 'port' | 'open'>,
+  ownCookie: string,
+  clients: RawClient[],
+): WaysToAsk {
+  const ask = (text: string) => {
+    const client = rawClient(relay.port, text);
+    clients.push(client);
+    return client;
+  };
   return {
-    ...pair,
-    async close() {
-      for (const { socket } of clients) socket.destroy();
-      await pair.close();
-    },
-    say(changes = {}, message = {}) {
-      return ask({
-        body: messageBody(changes),
-        ...message,
-        headers: ['Connection: close', ...(message.headers ?? [])],
-      });
-    },
-    byName({ id = ID, channel = 'c1', cookie = pair.cookie, headers = [] } = {}) {
+    say: (changes = {}, { headers = [], ...message } = {}) =>
+      ask(
+        rawMessage({
+          ...{ cookie: ownCookie, body: messageBody(changes), headers: ['Connection: close', ...headers] },
+          ...message,
+        }),
+      ),
+    byName({ id = ID, channel = 'c1', cookie = ownCookie, headers = [] } = {}) {
       const path = BOT_PATH.replace('/message/sse', '/message/run');
       const query = new URLSearchParams({ custom_channel_id: channel, custom_message_id: id });
       const lines = [`GET ${path}?${query} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${cookie}`];
-      const head = [...lines, 'Connection: close', ...headers].join('\r\n');
-      const client = rawClient(pair.relay.port, `${head}\r\n\r\n`);
-      clients.push(client);
-      return client;
+      return ask(`${[...lines, 'Connection: close', ...headers].join('\r\n')}\r\n\r\n`);
     },
     async leave(client) {
-      const before = pair.relay.open.count();
+      const before = relay.open.count();
       client.socket.destroy();
-      await until(() => pair.relay.open.count() < before);
+      await until(() => relay.open.count() < before);
     },
-    runs: () => pair.upstream.requests.filter(({ all }) => all('last-event-id').length === 0),
-    get service() {
+  };
+}
+
+/** What the bot service begins a stream with; undefined if it answers by itself. */
+export type First = (request: RawRequest, socket: Socket) => readonly string[] | undefined;
+
+/** A bot service that begins each stream with a head and what `first` returns, and the ways to go on with the newest. */
+export async function startJoinService(first: First) {
+  /** The bot service's end of each stream, in the order of the requests. */
+  const streams: Socket[] = [];
+  const upstream = await startRawUpstream((socket, request) => {
+    streams.push(socket);
+    const events = first(request, socket);
+    if (events) socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
+  });
+  return {
+    ...{ upstream, streams },
+    /** Writes events into the newest stream. */
+    emit: (...events: readonly string[]) => void streams.at(-1)?.write(Buffer.concat(events.map(chunk))),
+    /** Ends it. */
+    finish: () => void streams.at(-1)?.write(LAST_CHUNK),
+  };
+}
+
+export type JoinPair = Awaited<ReturnType<typeof startJoinPair>>;
+
+/** Starts a relay in front of such a bot service. */
+export async function startJoinPair(
+  environment: Record<string, string> = {},
+  first: First = () => [],
+  sessionLimits: Partial<SessionLimits> = {},
+) {
+  const service = await startJoinService(first);
+  const { upstream, streams } = service;
+  const settings = { JOIN: 'on', JOIN_GRACE_MS: '600000', ...environment };
+  const pair = await startRelayBefore(upstream, settings, sessionLimits);
+  const clients: RawClient[] = [];
+  return {
+    ...pair,
+    ...service,
+    ...waysToAsk(pair.relay, pair.cookie, clients),
+    /** The messages that have come, without the resumptions. */
+    runs: () => upstream.requests.filter(({ all }) => all('last-event-id').length === 0),
+    /** The socket of the newest request. */
+    get service(): Socket {
+      const newest = streams.at(-1);
       if (!newest) throw new Error('no request has come');
       return newest;
     },
-    emit(...events) {
-      newest?.write(Buffer.concat(events.map(chunk)));
-    },
-    finish() {
-      newest?.write(LAST_CHUNK);
+    async close() {
+      for (const { socket } of clients) socket.destroy();
+      await pair.close();
     },
   };
 }

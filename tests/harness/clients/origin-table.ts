@@ -1,4 +1,4 @@
-export const OWN_ORIGIN = 'http://app.example.com';
+const OWN_ORIGIN = 'http://app.example.com';
 /** What a test puts into `ALLOWED_ORIGINS`. */
 export const ALLOWED_ORIGIN = 'https://partner.example.org';
 

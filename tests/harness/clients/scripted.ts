@@ -8,10 +8,10 @@ import {
   type MessageState,
 } from '../../../src/client/session/bot-client.ts';
 import { testSideBySide } from '../clock/side-by-side.ts';
-import { plainAnswer } from '../relay/relay-and-upstream.ts';
 import {
   chunk,
   jsonEvent,
+  plainAnswer,
   type RawRequest,
   STREAM_HEAD,
   startRawUpstream,

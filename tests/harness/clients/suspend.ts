@@ -1,4 +1,5 @@
-import { plainAnswer, type RelayAndUpstream } from '../relay/relay-and-upstream.ts';
+import type { RelayAndUpstream } from '../relay/relay-and-upstream.ts';
+import { plainAnswer } from '../service/raw-upstream.ts';
 import { type Answer, call } from './call.ts';
 
 export const SUSPEND_PATH = '/generic/ns/acme/bot-provider/helper/message/suspend';

@@ -16,7 +16,7 @@ ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 
 const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
 /** What the document says of events of one's own. */
-export const EVENTS = codeOf(DOCUMENT, 'guard');
+const EVENTS = codeOf(DOCUMENT, 'guard');
 
 /** A page that makes the element, and refuses what is none. */
 const ELEMENT = `import { BotChatElement } from 'bot-relay-client/element';

@@ -59,7 +59,7 @@ function readSource(folder: string, path: string): Source {
 }
 
 /** The node and all nodes below it, in the order of the text. */
-export function nodesBelow(top: unknown): SyntaxNode[] {
+function nodesBelow(top: unknown): SyntaxNode[] {
   const found: SyntaxNode[] = [];
   const visit = (one: unknown) => {
     if (typeof one !== 'object' || one === null) return;

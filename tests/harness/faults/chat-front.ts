@@ -1,28 +1,19 @@
 import { EventEmitter, once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { BrowserContext } from 'playwright-core';
-import type { Chromium, Tab } from '../browser/chromium.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balancer.ts';
+import type { Chromium } from '../browser/chromium.ts';
+import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 
-/** The chat page in a tab of a new profile, at an origin of its own. */
-export interface ChatFront extends Tab {
-  readonly profile: BrowserContext;
-  readonly front: FakeLoadBalancer;
-  /** Each call of a bot, as `METHOD operation`. */
-  readonly calls: string[];
-  /** Cuts all connections on which the page has called a bot. */
-  cut(): void;
-  /** Resolves when the next call of this operation of a bot has arrived here, with its answer, which has not begun. */
-  called(operation: string): Promise<ServerResponse>;
-  /** Opens the page in another tab of the same profile. */
-  openTab(): Promise<Tab>;
-}
+export type ChatFront = Awaited<ReturnType<typeof openChatFront>>;
 
-/** Opens the chat page of the relay at `port` (`CHAT_PAGE=on`) through a load balancer. The caller closes `front`. */
-export async function openChatFront(chromium: Chromium, port: number): Promise<ChatFront> {
+/**
+ * Opens the chat page of the relay at `port` (`CHAT_PAGE=on`) in a tab of a new profile, at an origin of its own, which is
+ * a load balancer. The caller closes `front`.
+ */
+export async function openChatFront(chromium: Chromium, port: number) {
   const sockets = new Set<Socket>();
   const arrivals = new EventEmitter();
+  /** Each call of a bot, as `METHOD operation`. */
   const calls: string[] = [];
   const front = await startFakeLoadBalancer({
     answer({ method, url = '', socket }, res) {
@@ -36,6 +27,7 @@ export async function openChatFront(chromium: Chromium, port: number): Promise<C
   });
   front.forwardTo(port);
   const profile = await chromium.browser.newContext();
+  /** Opens the page in another tab of the same profile. */
   const openTab = () => chromium.open(`${front.url}/chat`, profile);
   // Nobody else could close it then.
   const tab = await openTab().catch(async (error) => {
@@ -45,10 +37,12 @@ export async function openChatFront(chromium: Chromium, port: number): Promise<C
   return {
     ...tab,
     ...{ profile, front, calls, openTab },
+    /** Cuts all connections on which the page has called a bot. */
     cut() {
       for (const socket of sockets) socket.destroy();
       sockets.clear();
     },
-    called: async (operation) => (await once(arrivals, operation))[0],
+    /** Resolves when the next call of this operation has arrived here, with its answer, which has not begun. */
+    called: async (operation: string): Promise<ServerResponse> => (await once(arrivals, operation))[0],
   };
 }

@@ -1,21 +1,11 @@
 import type { Socket } from 'node:net';
 import type { BotClientOptions, MessageStore } from '../../../src/client/session/bot-client.ts';
-import { type ClientPair, startClientPair } from '../clients/client-pair.ts';
+import { startClientPair } from '../clients/client-pair.ts';
 import { USER } from '../relay/relay.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../service/raw-upstream.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from './fake-load-balancer.ts';
+import { startFakeLoadBalancer } from './fake-load-balancer.ts';
 
-export interface CuttingFront extends ClientPair {
-  readonly front: FakeLoadBalancer;
-  /** Each call of the bot at the load balancer, as `METHOD operation`, and the id after which it asks for the rest. */
-  readonly calls: string[];
-  /** Cuts the connection of the newest call. */
-  cut(): void;
-  /** Writes events into the newest stream of the bot service. */
-  emit(...events: readonly string[]): void;
-  /** Ends that stream. */
-  finish(): void;
-}
+export type CuttingFront = Awaited<ReturnType<typeof startCuttingFront>>;
 
 /**
  * A relay with joining on behind a load balancer that cuts connections, and a client that is signed in there. The bot
@@ -24,7 +14,8 @@ export interface CuttingFront extends ClientPair {
 export async function startCuttingFront(
   environment: Record<string, string> = {},
   options: Partial<BotClientOptions> = {},
-): Promise<CuttingFront> {
+) {
+  /** Each call of the bot at the load balancer, as `METHOD operation`, and the id after which it asks for the rest. */
   const calls: string[] = [];
   let newest: Socket | undefined;
   let service: Socket | undefined;
@@ -52,8 +43,10 @@ export async function startCuttingFront(
   return {
     ...pair,
     ...{ front, client, newClient, calls },
+    /** Cuts the connection of the newest call. */
     cut: () => void newest?.destroy(),
-    emit: (...events) => void service?.write(Buffer.concat(events.map(chunk))),
+    /** Writes events into the newest stream of the bot service. */
+    emit: (...events: readonly string[]) => void service?.write(Buffer.concat(events.map(chunk))),
     finish: () => void service?.write(LAST_CHUNK),
     async close() {
       await front.close();

@@ -29,14 +29,8 @@ export interface FaultProxy {
   mend(): void;
   /** Closes the next connection to which the server sends more than so many bytes, behind the last of them. */
   cutAfter(bytes: number): void;
-  /** Ends all connections with a reset. */
-  reset(): void;
-  /** Ends what `side` sends on all connections; the other direction goes on. */
-  halfClose(side: Side): void;
   /** Delays what the server sends from now on by so many ms. */
   delay(ms: number): void;
-  /** Lets the server send so many bytes a second from now on. */
-  throttle(bytesPerSecond: number): void;
   /**
    * Holds back what one side sends, from the next bytes of the client on that have this text: with `client` these bytes
    * and all after them, with `server` the answers to them.
@@ -56,13 +50,11 @@ export async function faultProxy(target: string | URL): Promise<FaultProxy> {
   const pairs = new Set<Pair>();
   let isCut = false;
   let delayMs = 0;
-  let bytesPerSecond = Infinity;
   let bytesLeft = Infinity;
   let written: Sent[] | undefined;
   let gate: ReturnType<typeof gateFor> | undefined;
 
-  async function answer({ client, server }: Pair, bytes: Buffer): Promise<void> {
-    if (bytesPerSecond !== Infinity) await wait((bytes.length * 1000) / bytesPerSecond);
+  function answer({ client, server }: Pair, bytes: Buffer): void {
     client.write(bytes.subarray(0, bytesLeft));
     bytesLeft -= bytes.length;
     if (bytesLeft >= 0) return;
@@ -84,7 +76,7 @@ export async function faultProxy(target: string | URL): Promise<FaultProxy> {
       last = last.then(async () => {
         await delayed;
         await held;
-        if (by === 'server') await answer(pair, bytes);
+        if (by === 'server') answer(pair, bytes);
         else to.write(bytes);
       });
     });
@@ -126,20 +118,8 @@ export async function faultProxy(target: string | URL): Promise<FaultProxy> {
     cutAfter(bytes) {
       bytesLeft = bytes;
     },
-    reset() {
-      for (const { client, server } of pairs) {
-        client.resetAndDestroy();
-        server.resetAndDestroy();
-      }
-    },
-    halfClose(side) {
-      for (const { client, server } of pairs) (side === 'client' ? server : client).end();
-    },
     delay(ms) {
       delayMs = ms;
-    },
-    throttle(rate) {
-      bytesPerSecond = rate;
     },
     hold(by, text) {
       const own = gateFor(by, text);

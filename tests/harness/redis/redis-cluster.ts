@@ -1,45 +1,39 @@
 import { spawnSync } from 'node:child_process';
 import { eventually } from '../clock/until.ts';
 import { freePort } from '../relay/free-port.ts';
-import { type RedisProcess, startProcess } from './redis-process.ts';
-
-/** A cluster of three masters, each with a replica. */
-export interface RedisGroup {
-  /** With all servers. */
-  readonly url: string;
-  readonly servers: readonly RedisProcess[];
-  /** The server that has this key. */
-  masterOf(key: string): Promise<RedisProcess>;
-  /** Moves the slot of a key, with all keys in it, to another master. */
-  moveSlot(key: string): Promise<void>;
-}
+import { type RedisServer, startRedis } from './redis-server.ts';
 
 /** How long a server may not answer before another one takes its place, in ms. */
 const NODE_TIMEOUT_MS = 1_000;
 const SLOTS = 16_384;
 
-/** Starts the servers of a cluster and joins them. */
-export async function startCluster(): Promise<RedisGroup> {
-  const servers: RedisProcess[] = [];
+export type RedisGroup = Awaited<ReturnType<typeof startCluster>>;
+
+/** Starts a cluster of three masters, each with a replica. */
+export async function startCluster() {
+  const servers: RedisServer[] = [];
   const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
   for (let n = 0; n < 6; n += 1) {
     const bus = ['--cluster-port', String(await freePort())];
-    servers.push(await startProcess(...options, ...bus, '--save', '', '--appendonly', 'no'));
+    servers.push(await startRedis(...options, ...bus));
   }
   const hosts = servers.map(({ host }) => host);
   const create = ['--cluster', 'create', ...hosts, '--cluster-replicas', '1', '--cluster-yes'];
   const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8', timeout: 20_000 });
   if (status !== 0) throw new Error(stdout);
   for (const server of servers) await isWhole(server);
+  /** The server that has this key. */
   const masterOf = (key: string) => ownerOf(servers, key);
   return {
+    /** With all servers. */
     url: `redis://${hosts.join(',')}`,
     ...{ servers, masterOf },
-    async moveSlot(key) {
+    /** Moves the slot of a key, with all keys in it, to another master. */
+    async moveSlot(key: string) {
       const from = await masterOf(key);
       const ports = await mastersOf(from);
       const masters = servers.filter(({ port }) => ports.includes(port));
-      const to = masters.find((master) => master !== from) as RedisProcess;
+      const to = masters.find((master) => master !== from) as RedisServer;
       const slot = String(await from.command('CLUSTER', 'KEYSLOT', key));
       await moveKeys({ slot, from, to });
       const id = String(await to.command('CLUSTER', 'MYID'));
@@ -52,8 +46,8 @@ export async function startCluster(): Promise<RedisGroup> {
 
 interface Move {
   readonly slot: string;
-  readonly from: RedisProcess;
-  readonly to: RedisProcess;
+  readonly from: RedisServer;
+  readonly to: RedisServer;
 }
 
 /** https://redis.io/docs/latest/commands/cluster-setslot/: the keys go one by one, so that both have some of them. */
@@ -68,7 +62,7 @@ async function moveKeys({ slot, from, to }: Move): Promise<void> {
   }
 }
 
-async function isWhole(server: RedisProcess): Promise<void> {
+async function isWhole(server: RedisServer): Promise<void> {
   await eventually(async () => {
     const info = String(await server.command('CLUSTER', 'INFO'));
     const replication = String(await server.command('INFO', 'replication'));
@@ -81,18 +75,18 @@ async function isWhole(server: RedisProcess): Promise<void> {
 
 type Slots = [first: number, last: number, master: [host: string, port: number, id: string]][];
 
-async function mastersOf(server: RedisProcess): Promise<number[]> {
+async function mastersOf(server: RedisServer): Promise<number[]> {
   const slots = (await server.command('CLUSTER', 'SLOTS')) as Slots;
   return [...new Set(slots.map(([, , [, port]]) => port))];
 }
 
-async function ownerOf(servers: readonly RedisProcess[], key: string): Promise<RedisProcess> {
+async function ownerOf(servers: readonly RedisServer[], key: string): Promise<RedisServer> {
   for (const server of servers) {
     const slots = (await server.command('CLUSTER', 'SLOTS').catch(() => [])) as Slots;
     if (slots.length === 0) continue;
     const slot = Number(await server.command('CLUSTER', 'KEYSLOT', key));
     const [, , [, port]] = slots.find(([first, last]) => first <= slot && slot <= last) as Slots[number];
-    return servers.find((one) => one.port === port) as RedisProcess;
+    return servers.find((one) => one.port === port) as RedisServer;
   }
   throw new Error('no server answers');
 }

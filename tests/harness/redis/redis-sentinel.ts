@@ -1,17 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually } from '../clock/until.ts';
-import { groupFolder, type RedisProcess, startProcess } from './redis-process.ts';
-
-/** A master with a replica, and three sentinels that watch it. */
-export interface SentinelGroup {
-  /** With the three sentinels. */
-  readonly url: string;
-  readonly sentinels: readonly RedisProcess[];
-  readonly servers: readonly RedisProcess[];
-  /** The server that the sentinels name. */
-  master(): Promise<RedisProcess>;
-}
+import { type RedisServer, redisFolder, startRedis, startServer } from './redis-server.ts';
 
 export const MASTER_NAME = 'relays';
 /** How long the master may not answer before another one takes its place, in ms. */
@@ -21,20 +11,22 @@ const TIMES = [
   `sentinel failover-timeout ${MASTER_NAME} 10000`,
 ];
 
-/** Starts the servers and the sentinels. `more` are lines of the sentinels' configuration. */
-export async function startSentinels(...more: string[]): Promise<SentinelGroup> {
-  const options = ['--save', '', '--appendonly', 'no', '--repl-diskless-sync-delay', '0'];
-  const first = await startProcess(...options);
+export type SentinelGroup = Awaited<ReturnType<typeof startSentinels>>;
+
+/** Starts a master with a replica, and three sentinels that watch it; `more` are lines of their configuration. */
+export async function startSentinels(...more: string[]) {
+  const options = ['--repl-diskless-sync-delay', '0'];
+  const first = await startRedis(...options);
   const replicaOf = ['--replicaof', `127.0.0.1 ${first.port}`];
-  const servers = [first, await startProcess(...options, ...replicaOf)];
+  const servers = [first, await startRedis(...options, ...replicaOf)];
   await eventually(async () => {
     if (!String(await first.command('INFO', 'replication')).includes('state=online'))
       throw new Error('not yet');
   });
-  const sentinels: RedisProcess[] = [];
+  const sentinels: RedisServer[] = [];
   for (let n = 0; n < 3; n += 1) {
     const file = sentinelFile(first.port, 2, [...TIMES, ...more]);
-    sentinels.push(await startProcess(file, '--sentinel'));
+    sentinels.push(await startServer(file, '--sentinel'));
   }
   // All know each other, and the replica.
   for (const sentinel of sentinels) {
@@ -44,12 +36,14 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
     });
   }
   return {
+    /** With the three sentinels. */
     url: `redis://${sentinels.map(({ host }) => host).join(',')}`,
     ...{ sentinels, servers },
+    /** The server that the sentinels name. */
     async master() {
       const asked = ['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', MASTER_NAME];
-      const [, port] = (await (sentinels[0] as RedisProcess).command(...asked)) as string[];
-      return servers.find((server) => String(server.port) === port) as RedisProcess;
+      const [, port] = (await (sentinels[0] as RedisServer).command(...asked)) as string[];
+      return servers.find((server) => String(server.port) === port) as RedisServer;
     },
   };
 }
@@ -59,7 +53,7 @@ export async function startSentinels(...more: string[]): Promise<SentinelGroup> 
  * that it is down; `more` are further lines. Returns the file's path.
  */
 export function sentinelFile(masterPort: number, quorum: number, more: readonly string[] = []): string {
-  const file = join(groupFolder(), 'sentinel.conf');
+  const file = join(redisFolder(), 'sentinel.conf');
   const lines = [`sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} ${quorum}`, ...more];
   writeFileSync(file, `${lines.join('\n')}\n`);
   return file;

@@ -1,12 +1,8 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe } from '@jest/globals';
-import { sleep } from '../clock/sleep.ts';
 import { freePort, listens } from './free-port.ts';
-import { makeCertificate, renamed } from './nginx.ts';
+import { describeWith, programFolder, startProgram } from './programs.ts';
 
 /** A load balancer that runs a configuration of `deploy/`. */
 export interface LoadBalancer {
@@ -18,27 +14,42 @@ export interface LoadBalancer {
   readonly certificate: string;
   /** All that it has printed. */
   log(): string;
+  errorLog(): string;
 }
 
-const installed = ['haproxy -v', 'caddy version', 'openssl version'].every((command) => {
-  const [name = '', ...args] = command.split(' ');
-  return spawnSync(name, args).status === 0;
-});
-const HINT = 'apt-get install haproxy caddy openssl';
-if (!installed && process.env.CI === 'true') throw new Error(`HAProxy, Caddy or openssl is missing: ${HINT}`);
-if (!installed) process.stderr.write(`Tests with HAProxy and Caddy are skipped; to run them: ${HINT}\n`);
+export const describeWithNginx = describeWith(['nginx -v', 'openssl version'], 'nginx openssl');
+export const describeWithLoadBalancers = describeWith(
+  ['haproxy -v', 'caddy version', 'openssl version'],
+  'haproxy caddy openssl',
+);
 
-/** A `describe` for tests that need the `haproxy`, `caddy` and `openssl` programs. */
-export const describeWithLoadBalancers = installed ? describe : describe.skip;
-
-const started: { readonly child: ChildProcess; readonly folder: string }[] = [];
+type Names = Readonly<Record<string, string>>;
 
 /** Which names in a file of `deploy/` are replaced for the test, and the command that runs it. */
 interface Setup {
   readonly file: string;
-  names(at: { folder: string; https: number; http: number; inner: number }): Readonly<Record<string, string>>;
-  command(path: string): readonly [string, ...string[]];
+  names(at: { folder: string; https: number; http: number; inner: number }): Names;
+  command(path: string, folder: string): readonly string[];
 }
+
+const NGINX: Setup = {
+  file: 'nginx.conf',
+  names: ({ folder, https, http }) => ({
+    'listen 8443 ssl': `listen 127.0.0.1:${https} ssl`,
+    'listen 8080;': `listen 127.0.0.1:${http};`,
+    '/run/secrets/': `${folder}/`,
+    '/tmp/': `${folder}/`,
+    '/dev/stderr': `${folder}/error.log`,
+    '/dev/stdout': `${folder}/access.log`,
+    // A busy machine is not a relay that is gone.
+    'proxy_read_timeout 1s': 'proxy_read_timeout 30s',
+  }),
+  // If root starts nginx, its workers run as another user, who cannot enter this folder.
+  command: (path, folder) => [
+    ...['nginx', '-p', folder, '-c', path],
+    ...['-g', `daemon off;${process.getuid?.() === 0 ? ' user root;' : ''}`],
+  ],
+};
 
 const HAPROXY: Setup = {
   file: 'haproxy.cfg',
@@ -46,7 +57,6 @@ const HAPROXY: Setup = {
     'bind :443': `bind 127.0.0.1:${https}`,
     'bind :80': `bind 127.0.0.1:${http}`,
     '/etc/haproxy/': `${folder}/`,
-    // A busy machine is not a relay that is gone.
     'timeout check 1s': 'timeout check 30s',
     // Such a name can be used only once on a machine.
     'abns@single': `abns@single-${https}`,
@@ -67,55 +77,52 @@ const CADDY: Setup = {
   command: (path) => ['caddy', 'run', '--adapter', 'caddyfile', '--config', path],
 };
 
-/** Starts HAProxy with `deploy/haproxy.cfg`, in front of the relays at `ports` of this machine. */
-export const startHaproxy = (ports: readonly [number, number]) => start(HAPROXY, ports);
+const startWith = (setup: Setup) => (ports: readonly [number, number], others?: Names) =>
+  start(setup, ports, others);
+/** Start a program with its file of `deploy/`, in front of the relays at `ports` of this machine. `stopPrograms` ends it. */
+export const startNginx = startWith(NGINX);
+export const startHaproxy = startWith(HAPROXY);
+export const startCaddy = startWith(CADDY);
 
-/** Starts Caddy with `deploy/Caddyfile`, in front of the relays at `ports` of this machine. */
-export const startCaddy = (ports: readonly [number, number]) => start(CADDY, ports);
-
-/** Starts a program with a file of `deploy/`, in which only ports, addresses of relays, paths and the time for a check are replaced. */
+/** In the file, only ports, addresses of relays, paths and the time for a check are replaced, and `others`. */
 async function start(
   { file, names, command }: Setup,
   ports: readonly [number, number],
+  others: Names = {},
 ): Promise<LoadBalancer> {
-  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-front-'));
+  const folder = programFolder();
   const [https, http, inner] = [await freePort(), await freePort(), await freePort()];
   makeCertificate(folder);
-  const read = (name: string) => readFileSync(join(folder, name), 'utf8');
+  const read = (name: string) =>
+    existsSync(join(folder, name)) ? readFileSync(join(folder, name), 'utf8') : '';
   writeFileSync(join(folder, 'tls.pem'), read('tls_certificate') + read('tls_key'));
   const text = readFileSync(new URL(`../../../deploy/${file}`, import.meta.url), 'utf8');
   const relays = { 'relay-1:3000': `127.0.0.1:${ports[0]}`, 'relay-2:3000': `127.0.0.1:${ports[1]}` };
-  writeFileSync(join(folder, file), renamed(text, { ...names({ folder, https, http, inner }), ...relays }));
-  const [program, ...args] = command(join(folder, file));
-  const env = { PATH: process.env.PATH, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder };
-  const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  started.push({ child, folder });
-  let printed = '';
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (text: string) => {
-      printed += text;
-    });
-  }
-  while (!(await listens(https))) {
-    if (child.exitCode !== null) throw new Error(`${program} did not start: ${printed}`);
-    await sleep(20);
-  }
+  const all = { ...names({ folder, https, http, inner }), ...relays, ...others };
+  writeFileSync(join(folder, file), renamed(text, all));
+  const printed = await startProgram(command(join(folder, file), folder), folder, () => listens(https));
   return {
     origin: `https://localhost:${https}`,
     httpPort: http,
     certificate: read('tls_certificate'),
-    log: () => printed,
+    log: () => printed() + read('access.log'),
+    errorLog: () => printed() + read('error.log'),
   };
 }
 
-/** Stops all load balancers and removes their folders; for `afterEach`. */
-export async function stopLoadBalancers(): Promise<void> {
-  for (const { child, folder } of started.splice(0)) {
-    if (child.exitCode === null) {
-      const gone = once(child, 'exit');
-      child.kill('SIGKILL');
-      await gone;
-    }
-    rmSync(folder, { recursive: true });
-  }
+/** Replaces each of the names everywhere in `text`, in one pass. */
+function renamed(text: string, names: Names): string {
+  const missing = Object.keys(names).filter((name) => !text.includes(name));
+  if (missing.length > 0) throw new Error(`the configuration does not name ${missing.join(', ')}`);
+  const any = new RegExp(Object.keys(names).join('|'), 'g');
+  return text.replace(any, (name) => names[name] as string);
+}
+
+/** Makes `tls_certificate`, for `localhost` and its own authority, and `tls_key` in the folder. */
+function makeCertificate(folder: string): void {
+  const words =
+    'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost';
+  const files = ['-keyout', join(folder, 'tls_key'), '-out', join(folder, 'tls_certificate')];
+  const names = ['-addext', 'subjectAltName=DNS:localhost'];
+  execFileSync('openssl', [...words.split(' '), ...names, ...files], { stdio: 'ignore' });
 }

@@ -1,14 +1,13 @@
-import { type Browser, openBrowser } from '../browser/browser.ts';
+import { openBrowser } from '../browser/browser.ts';
 import {
   describeWithLoadBalancers,
-  type LoadBalancer,
+  describeWithNginx,
   startCaddy,
   startHaproxy,
-  stopLoadBalancers,
+  startNginx,
 } from './deployed-load-balancers.ts';
-import { type FakeRelay, type Reply, startFakeRelay } from './fake-relay.ts';
+import { type Reply, startFakeRelay } from './fake-relay.ts';
 import { freePort } from './free-port.ts';
-import { describeWithNginx, startNginx, stopNginx } from './nginx.ts';
 import { BOT_PATH, MESSAGE } from './relay.ts';
 
 /** So many messages that each relay gets some of them, also if a relay is drawn for each. */
@@ -21,64 +20,36 @@ export interface Program {
   readonly start: typeof startHaproxy;
 }
 
-const nginx: Program = {
-  file: 'deploy/nginx.conf',
-  describeWith: describeWithNginx,
-  async start(ports) {
-    const front = await startNginx(ports);
-    const lines = () => front.accessLog().map((line) => `${JSON.stringify(line)}\n`);
-    return { ...front, log: () => lines().join('') };
-  },
-};
-export const HAPROXY: Program = {
-  file: 'deploy/haproxy.cfg',
-  describeWith: describeWithLoadBalancers,
-  start: startHaproxy,
-};
-export const CADDY: Program = {
-  file: 'deploy/Caddyfile',
-  describeWith: describeWithLoadBalancers,
-  start: startCaddy,
-};
-export const PROGRAMS = [nginx, HAPROXY, CADDY];
+const of = (file: string, describeWith: Program['describeWith'], start: Program['start']): Program => ({
+  ...{ file, describeWith, start },
+});
+export const NGINX = of('deploy/nginx.conf', describeWithNginx, startNginx);
+export const HAPROXY = of('deploy/haproxy.cfg', describeWithLoadBalancers, startHaproxy);
+export const CADDY = of('deploy/Caddyfile', describeWithLoadBalancers, startCaddy);
+export const PROGRAMS = [NGINX, HAPROXY, CADDY];
 
 /** A load balancer in front of two relays. */
-export interface Deployed {
-  readonly front: LoadBalancer;
-  readonly relays: readonly [FakeRelay, FakeRelay];
-  readonly send: Browser['send'];
-  post(body?: string | Buffer): ReturnType<Browser['send']>;
-  /** Sends `MANY` messages at once. */
-  postMany(): Promise<(Awaited<ReturnType<Browser['send']>> | Error)[]>;
-  /** How many requests each relay has got. */
-  counts(): number[];
-  /** How many requests both have got. */
-  total(): number;
-  /** Closes the relays and the connections to the load balancer, which goes on until `stopDeployed`. */
-  close(): Promise<void>;
-}
+export type Deployed = Awaited<ReturnType<typeof deploy>>;
 
 /** Starts it in front of two relays that answer with `reply`. */
-export async function deploy({ start }: Program, reply: Reply): Promise<Deployed> {
+export async function deploy({ start }: Program, reply: Reply) {
   const ports = [await freePort(), await freePort()] as const;
   const relays = [await startFakeRelay(ports[0], reply), await startFakeRelay(ports[1], reply)] as const;
   const front = await start(ports);
   const browser = openBrowser(front.origin, front.certificate);
   const post = (body: string | Buffer = MESSAGE) => browser.send(BOT_PATH, { body });
+  /** How many requests each relay has got. */
   const counts = () => relays.map(({ seen }) => seen.length);
   return {
     ...{ front, relays, send: browser.send, post, counts },
+    /** Sends `MANY` messages at once. */
     postMany: () => Promise.all(Array.from({ length: MANY }, () => post().catch((error: Error) => error))),
+    /** How many requests both have got. */
     total: () => counts().reduce((a, b) => a + b),
+    /** Closes the relays and the connections to the load balancer, which goes on until `stopPrograms`. */
     async close() {
       browser.close();
       for (const relay of relays) await relay.close();
     },
   };
-}
-
-/** Stops all load balancers; for `afterAll`. */
-export async function stopDeployed(): Promise<void> {
-  await stopNginx();
-  await stopLoadBalancers();
 }

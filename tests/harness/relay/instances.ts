@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
-import { type Answer, call } from '../clients/call.ts';
+import { call } from '../clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../clients/raw-client.ts';
-import { type FaultProxy, faultProxy } from '../faults/fault-proxy.ts';
-import { type RedisServer, startRedis } from '../redis/redis.ts';
-import { chunk, type RawUpstream, STREAM_HEAD, startRawUpstream } from '../service/raw-upstream.ts';
+import { faultProxy } from '../faults/fault-proxy.ts';
+import { startRedis } from '../redis/redis.ts';
+import { chunk, STREAM_HEAD, startRawUpstream } from '../service/raw-upstream.ts';
 import { CANARY, startRelay, type TestLimits, type TestRelay } from './relay.ts';
 
 export interface InstancesOptions {
@@ -17,31 +17,11 @@ export interface InstancesOptions {
   readonly wired?: boolean;
 }
 
-/** A stream that has begun. */
-export interface OpenStream {
-  readonly client: RawClient;
-  /** The bot service's end of it. */
-  readonly upstream: Socket;
-  /** Sends an event down. */
-  event(text?: string): void;
-  /** Resolves when it is over: with which code if it ended with one, and whether it is complete. */
-  over(): Promise<{ code: string | undefined; complete: boolean }>;
-}
-
-export interface Instances {
-  readonly relays: readonly TestRelay[];
-  readonly upstream: RawUpstream;
-  readonly redis: RedisServer | undefined;
-  readonly wire: FaultProxy | undefined;
-  /** Opens a stream at the instance with the number `at`; resolves once its first event has come. */
-  stream(at: number, cookie: string): Promise<OpenStream>;
-  get(at: number, path: string, cookie?: string): Promise<Answer>;
-  post(at: number, path: string, cookie: string): Promise<Answer>;
-  close(): Promise<void>;
-}
+export type Instances = Awaited<ReturnType<typeof startInstances>>;
+export type OpenStream = ReturnType<typeof openStream>;
 
 /** Relays in this process before one bot service, whose streams begin and then do what the test says. */
-export async function startInstances(options: InstancesOptions): Promise<Instances> {
+export async function startInstances(options: InstancesOptions) {
   const { count, shared, environment = {}, limits, wired } = options;
   const begun: Socket[] = [];
   const upstream = await startRawUpstream((socket) => {
@@ -67,7 +47,8 @@ export async function startInstances(options: InstancesOptions): Promise<Instanc
     upstream,
     redis,
     wire,
-    async stream(at, cookie) {
+    /** Opens a stream at the instance with the number `at`; resolves once its first event has come. */
+    async stream(at: number, cookie: string) {
       const client = rawClient(
         portOf(at),
         rawMessage({ cookie, body: nextBody(), headers: ['Connection: close'] }),
@@ -76,8 +57,8 @@ export async function startInstances(options: InstancesOptions): Promise<Instanc
       await client.waitFor('data: begun\n\n');
       return openStream(client, begun.at(-1) as Socket);
     },
-    get: (at, path, cookie) => ask(at, path, 'GET', cookie),
-    post: (at, path, cookie) => ask(at, path, 'POST', cookie),
+    get: (at: number, path: string, cookie?: string) => ask(at, path, 'GET', cookie),
+    post: (at: number, path: string, cookie: string) => ask(at, path, 'POST', cookie),
     async close() {
       for (const { socket } of clients) socket.destroy();
       for (const relay of relays) await relay.close();
@@ -88,11 +69,14 @@ export async function startInstances(options: InstancesOptions): Promise<Instanc
   };
 }
 
-function openStream(client: RawClient, upstream: Socket): OpenStream {
+/** A stream that has begun; `upstream` is the bot service's end of it. */
+function openStream(client: RawClient, upstream: Socket) {
   return {
     client,
     upstream,
+    /** Sends an event down. */
     event: (text = 'data: more\n\n') => void upstream.write(chunk(text)),
+    /** Resolves when it is over: with which code if it ended with one, and whether it is complete. */
     async over() {
       await client.closed;
       const { body, complete } = dechunk(client.text());

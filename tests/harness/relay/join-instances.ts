@@ -1,46 +1,13 @@
-import type { Socket } from 'node:net';
 import { expect } from '@jest/globals';
-import { bodyOf, ID, messageBody } from '../clients/joining.ts';
-import { type RawClient, rawClient, rawMessage } from '../clients/raw-client.ts';
+import { bodyOf, type First, startJoinService, type WaysToAsk, waysToAsk } from '../clients/joining.ts';
+import type { RawClient } from '../clients/raw-client.ts';
 import { until } from '../clock/until.ts';
 import { type FaultProxy, faultProxy } from '../faults/fault-proxy.ts';
 import { type RedisServer, startRedis } from '../redis/redis.ts';
-import {
-  chunk,
-  LAST_CHUNK,
-  type RawRequest,
-  type RawUpstream,
-  STREAM_HEAD,
-  startRawUpstream,
-} from '../service/raw-upstream.ts';
-import { BOT_PATH, startRelay, type TestLimits, type TestRelay } from './relay.ts';
+import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
 
 /** Instances that share a Redis, in front of one bot service. */
-export interface JoinInstances {
-  readonly relays: readonly TestRelay[];
-  readonly redis: RedisServer;
-  /** Each instance has its own way to Redis. */
-  readonly wires: readonly FaultProxy[];
-  readonly upstream: RawUpstream;
-  readonly cookie: string;
-  /** Sends the message with another session. */
-  sayAs(cookie: string, at: number): RawClient;
-  /** The bot service's end of each stream, in the order of the requests. */
-  readonly streams: readonly Socket[];
-  /** Sends a message to an instance. */
-  say(at: number, changes?: object, headers?: readonly string[]): RawClient;
-  /** Asks an instance for the run of a message by its id alone. */
-  byName(
-    at: number,
-    options?: { readonly id?: string; readonly cookie?: string; readonly headers?: readonly string[] },
-  ): RawClient;
-  /** Closes the connection of a client at an instance; resolves when that instance knows it. */
-  leave(at: number, client: RawClient): Promise<void>;
-  /** Writes events into the newest stream. */
-  emit(...events: readonly string[]): void;
-  finish(): void;
-  close(): Promise<void>;
-}
+export type JoinInstances = Awaited<ReturnType<typeof startJoinInstances>>;
 
 /**
  * Starts instances; the service begins each stream with what `first` returns, or answers by itself. Each instance can have
@@ -49,9 +16,9 @@ export interface JoinInstances {
 export async function startJoinInstances(
   count: number,
   environment: Record<string, string> = {},
-  first: (request: RawRequest, socket: Socket) => readonly string[] | undefined = () => [],
+  first: First = () => [],
   limits: readonly TestLimits[] = [],
-): Promise<JoinInstances> {
+) {
   const opened: (() => unknown)[] = [];
   const close = async () => {
     for (const closeOne of opened.splice(0).reverse()) await closeOne();
@@ -59,13 +26,10 @@ export async function startJoinInstances(
   try {
     const redis = await startRedis();
     opened.push(() => redis.stop());
-    const streams: Socket[] = [];
-    const upstream = await startRawUpstream((socket, request) => {
-      streams.push(socket);
-      const events = first(request, socket);
-      if (events) socket.write(Buffer.concat([Buffer.from(STREAM_HEAD), ...events.map(chunk)]));
-    });
+    const service = await startJoinService(first);
+    const { upstream } = service;
     opened.push(() => upstream.close());
+    /** Each instance has its own way to Redis. */
     const wires: FaultProxy[] = [];
     const relays: TestRelay[] = [];
     for (let n = 0; n < count; n++) {
@@ -83,43 +47,21 @@ export async function startJoinInstances(
       for (const { socket } of clients) socket.destroy();
       for (const wire of wires) wire.mend();
     });
-    const shared = { relays, redis, wires, upstream, cookie, streams };
-    return { ...shared, ...waysToAsk(shared, clients), close };
+    const ways = relays.map((relay) => waysToAsk(relay, cookie, clients));
+    const to = (at: number) => ways[at] as WaysToAsk;
+    return {
+      ...{ ...service, relays, redis, wires, cookie, close },
+      /** Sends a message to an instance. */
+      say: (at: number, changes: object = {}, headers: string[] = []) => to(at).say(changes, { headers }),
+      /** Sends the message with another session. */
+      sayAs: (other: string, at: number) => to(at).say({}, { cookie: other }),
+      byName: (at: number, options?: Parameters<WaysToAsk['byName']>[0]) => to(at).byName(options),
+      leave: (at: number, client: RawClient) => to(at).leave(client),
+    };
   } catch (error) {
     await close();
     throw error;
   }
-}
-
-function waysToAsk(
-  { relays, cookie, streams }: Pick<JoinInstances, 'relays' | 'cookie' | 'streams'>,
-  clients: RawClient[],
-): Pick<JoinInstances, 'sayAs' | 'say' | 'byName' | 'leave' | 'emit' | 'finish'> {
-  const ask = (at: number, text: string) => {
-    const client = rawClient((relays[at] as TestRelay).port, text);
-    clients.push(client);
-    return client;
-  };
-  return {
-    sayAs: (other, at) =>
-      ask(at, rawMessage({ cookie: other, body: messageBody(), headers: ['Connection: close'] })),
-    say: (at, changes = {}, headers = []) =>
-      ask(at, rawMessage({ cookie, body: messageBody(changes), headers: ['Connection: close', ...headers] })),
-    byName(at, { id = ID, cookie: as = cookie, headers = [] } = {}) {
-      const path = BOT_PATH.replace('/message/sse', '/message/run');
-      const query = new URLSearchParams({ custom_channel_id: 'c1', custom_message_id: id });
-      const lines = [`GET ${path}?${query} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${as}`];
-      return ask(at, `${[...lines, 'Connection: close', ...headers].join('\r\n')}\r\n\r\n`);
-    },
-    async leave(at, client) {
-      const { open } = relays[at] as TestRelay;
-      const before = open.count();
-      client.socket.destroy();
-      await until(() => open.count() < before);
-    },
-    emit: (...events) => void streams.at(-1)?.write(Buffer.concat(events.map(chunk))),
-    finish: () => void streams.at(-1)?.write(LAST_CHUNK),
-  };
 }
 
 /** The events of a stream that has ended, and the code of its error event. */

@@ -9,7 +9,7 @@ import { loadConfig } from '../../../src/config/config.ts';
 import { type BotService, startBotService } from '../../../src/service/bot-service.ts';
 import { call } from '../clients/call.ts';
 import { cheapHash } from './cheap-hash.ts';
-import { freshFolder, type RelayProcess, signInAt, startProcess, stopProcesses } from './process.ts';
+import { freshFolder, signInAt, startProcess, stopProcesses } from './process.ts';
 import { CANARY, MESSAGE, USER } from './relay.ts';
 
 /** The key that the bot service accepts at first. */
@@ -27,50 +27,21 @@ export async function stopDeployments(): Promise<void> {
   for (const service of services.splice(0)) await service.close();
 }
 
-/** Where messages go, and with which key at first. */
-export interface Upstream {
-  readonly url: string;
-  readonly key: string;
-}
-
-export interface Deployment extends RelayDeployment {
-  readonly service: BotService;
-}
-
-export interface RelayDeployment {
-  readonly folder: string;
-  readonly environment: Record<string, string>;
-  readonly relays: readonly RelayProcess[];
-  /** Replaces the file of keys as an operator should, by renaming another file over it. */
-  putKeys(...keys: string[]): void;
-  /** Resolves when every relay has read the keys with these fingerprints. */
-  reloaded(...fingerprints: string[]): Promise<void>;
-  /** Sends messages at a constant rate until `end` is called. */
-  keepSending(): Sending;
-}
-
-export interface Sending {
-  /** Resolves when all messages that were sent so far have ended. */
-  settled(): Promise<void>;
-  /** Resolves when so many more messages have been sent. */
-  more(count: number): Promise<void>;
-  /** Stops the sending; resolves with how each message ended. */
-  end(): Promise<string[]>;
-}
+export type Deployment = Awaited<ReturnType<typeof deploy>>;
 
 /** Starts relays with one file of keys, in front of a bot service that accepts the old key. */
-export async function deploy(count: number, more: Record<string, string> = {}): Promise<Deployment> {
+export async function deploy(count: number, more: Record<string, string> = {}) {
   const service = await startBotService({ keys: [OLD], speed: { wordMs: 20 }, limit: 1_000 });
   services.push(service);
   return { service, ...(await deployRelays({ url: String(service.url), key: OLD }, count, more)) };
 }
 
-/** Starts relays with one file of keys. */
+/** Starts relays with one file of keys, which at first has that of the upstream. */
 export async function deployRelays(
-  upstream: Upstream,
+  upstream: { readonly url: string; readonly key: string },
   count: number,
   more: Record<string, string> = {},
-): Promise<RelayDeployment> {
+) {
   secrets.push(upstream.key);
   const folder = freshFolder({ 'users.json': JSON.stringify(users), keys: `${upstream.key}\n` });
   const environment = {
@@ -108,28 +79,34 @@ export async function deployRelays(
     folder,
     environment,
     relays,
-    putKeys(...keys) {
+    /** Replaces the file of keys as an operator should, by renaming another file over it. */
+    putKeys(...keys: string[]) {
       secrets.push(...keys);
       writeFileSync(join(folder, 'keys.new'), `${keys.join('\n')}\n`);
       renameSync(join(folder, 'keys.new'), join(folder, 'keys'));
     },
-    async reloaded(...fingerprints) {
+    /** Resolves when every relay has read the keys with these fingerprints. */
+    async reloaded(...fingerprints: string[]) {
       const line = new RegExp(
         `"settings":\\{"keys":${JSON.stringify(fingerprints).replace(/[[\]]/g, '\\$&')}.*"reloaded"`,
       );
       await Promise.all(relays.map((relay) => relay.waitFor(line)));
     },
+    /** Sends messages at a constant rate until `end` is called. */
     keepSending() {
       const endings: Promise<string>[] = [];
       const send = () => endings.push(ending(endings.length).catch(String));
       const timer = setInterval(send, 250).unref();
       timers.push(timer);
       return {
+        /** Resolves when all messages that were sent so far have ended. */
         settled: () => Promise.all([...endings]).then(() => {}),
-        async more(count) {
+        /** Resolves when so many more messages have been sent. */
+        async more(count: number) {
           const enough = endings.length + count;
           while (endings.length < enough) await sleep(50, undefined, { ref: false });
         },
+        /** Stops the sending; resolves with how each message ended. */
         end() {
           clearInterval(timer);
           return Promise.all(endings);

@@ -1,12 +1,8 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep } from '../clock/sleep.ts';
 import type { Identity } from '../faults/fake-load-balancer.ts';
 import { listens } from './free-port.ts';
-import { freshFolder } from './process.ts';
-
-const PATIENCE_MS = 10_000;
+import { describeWith, programFolder, startProgram } from './programs.ts';
 
 interface Setting {
   readonly port: number;
@@ -16,11 +12,12 @@ interface Setting {
   readonly folder: string;
   /** Lines that the test adds where requests are forwarded to the relays. */
   readonly lines: string;
+  /** Whether it takes https requests; if not, http. nginx always does. */
+  readonly tls: boolean;
 }
 
 interface Program {
-  /** Prints its version. */
-  readonly version: readonly string[];
+  readonly describeWith: ReturnType<typeof describeWith>;
   readonly run: (file: string, folder: string) => readonly string[];
   readonly configuration: (setting: Setting) => string;
 }
@@ -31,7 +28,7 @@ const listed = (relays: readonly number[], one: (port: number, at: number) => st
 /** Each program terminates TLS and shares the requests among the relays. The lines of a test add to this. */
 const PROGRAMS = {
   nginx: {
-    version: ['nginx', '-v'],
+    describeWith: describeWith(['nginx -v'], 'nginx'),
     run: (file, folder) => ['nginx', '-p', folder, '-c', file],
     configuration: ({ port, relays, folder, lines }) => `
       daemon off; ${process.getuid?.() === 0 ? 'user root;' : ''} worker_processes 1;
@@ -52,16 +49,16 @@ const PROGRAMS = {
       }`,
   },
   haproxy: {
-    version: ['haproxy', '-v'],
+    describeWith: describeWith(['haproxy -v'], 'haproxy'),
     run: (file) => ['haproxy', '-db', '-f', file],
-    configuration: ({ port, relays, folder, lines }) => `
+    configuration: ({ port, relays, folder, lines, tls }) => `
 defaults
   mode http
   timeout connect 2s
   timeout client 200s
   timeout server 200s
 frontend public
-  bind 127.0.0.1:${port} ssl crt ${folder}/both
+  bind 127.0.0.1:${port}${tls ? ` ssl crt ${folder}/both` : ''}
   default_backend relays
 backend relays
   balance roundrobin
@@ -70,9 +67,9 @@ ${listed(relays, (relay, at) => `  server relay-${at} 127.0.0.1:${relay}`, '\n')
 `,
   },
   caddy: {
-    version: ['caddy', 'version'],
+    describeWith: describeWith(['caddy version'], 'caddy'),
     run: (file) => ['caddy', 'run', '--adapter', 'caddyfile', '--config', file],
-    configuration: ({ port, relays, folder, lines }) => `
+    configuration: ({ port, relays, folder, lines, tls }) => `
 {
   admin off
   auto_https off
@@ -81,9 +78,9 @@ ${listed(relays, (relay, at) => `  server relay-${at} 127.0.0.1:${relay}`, '\n')
     protocols h1 h2
   }
 }
-https://127.0.0.1:${port} {
+${tls ? 'https' : 'http'}://127.0.0.1:${port} {
   bind 127.0.0.1
-  tls ${folder}/cert ${folder}/key
+  ${tls ? `tls ${folder}/cert ${folder}/key` : ''}
   reverse_proxy ${listed(relays, (relay) => `127.0.0.1:${relay}`, ' ')} {
     lb_policy round_robin
     ${lines}
@@ -95,63 +92,27 @@ https://127.0.0.1:${port} {
 
 export type LoadBalancer = keyof typeof PROGRAMS;
 
-const NAMES = Object.keys(PROGRAMS) as LoadBalancer[];
-const missing = NAMES.filter((name) => {
-  const [command, ...args] = PROGRAMS[name].version;
-  return spawnSync(command as string, args).status !== 0;
-});
-const hint = `apt-get install ${missing.join(' ')}`;
-if (missing.length > 0 && process.env.CI === 'true') throw new Error(`missing: ${hint}`);
-if (missing.length > 0) process.stderr.write(`Tests with ${missing.join(', ')} are skipped: ${hint}\n`);
-
-/** Whether the program can be started here. */
-export const isInstalled = (name: LoadBalancer) => !missing.includes(name);
-
-const started: ChildProcess[] = [];
+/** A `describe` for tests that need the program. */
+export const describeThrough = (name: LoadBalancer) => PROGRAMS[name].describeWith;
 
 export interface LoadBalancerOptions {
-  readonly identity: Identity;
+  /** For https. */
+  readonly identity?: Identity;
   readonly port: number;
   readonly relays: readonly number[];
   readonly lines?: string;
 }
 
-/** Starts the program on `port` for https requests; resolves when it listens. */
+/** Starts the program on `port`; resolves when it listens. `stopPrograms` ends it. */
 export async function startLoadBalancer(
   name: LoadBalancer,
   { identity, port, relays, lines = '' }: LoadBalancerOptions,
 ): Promise<void> {
-  const { cert, key } = identity;
-  const folder = freshFolder({ cert, key, both: cert + key });
+  const folder = programFolder();
   const { configuration, run } = PROGRAMS[name];
-  const file = join(
-    freshFolder({ configuration: configuration({ port, relays, folder, lines }) }),
-    'configuration',
-  );
-  const [command, ...args] = run(file, folder);
-  const child = spawn(command as string, args, {
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, HOME: folder },
-  });
-  started.push(child);
-  let printed = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    printed += text;
-  });
-  const deadline = performance.now() + PATIENCE_MS;
-  while (!(await listens(port))) {
-    if (child.exitCode !== null || performance.now() > deadline)
-      throw new Error(`${name} did not start: ${printed}`);
-    await sleep(20);
-  }
-}
-
-/** Stops all load balancers; for `afterEach`, before `stopProcesses`. */
-export async function stopLoadBalancers(): Promise<void> {
-  for (const child of started.splice(0)) {
-    if (child.exitCode !== null) continue;
-    const gone = once(child, 'exit');
-    child.kill('SIGTERM');
-    await gone;
-  }
+  const { cert = '', key = '' } = identity ?? {};
+  const text = configuration({ port, relays, folder, lines, tls: identity !== undefined });
+  for (const [file, content] of Object.entries({ cert, key, both: cert + key, configuration: text }))
+    writeFileSync(join(folder, file), content);
+  await startProgram(run(join(folder, 'configuration'), folder), folder, () => listens(port));
 }

@@ -1,31 +1,12 @@
 import { REMOVED, SESSION_PREFIX, USER_PREFIX } from '../../../src/authenticate/sessions/session-script.ts';
-import { type Answer, call } from '../clients/call.ts';
+import { call } from '../clients/call.ts';
 import { until } from '../clock/until.ts';
 import type { RedisServer } from '../redis/redis.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
 import { samplesOf } from './metric-samples.ts';
-import { freshFolder, inFrontOf, type RelayProcess, startProcess, untilReady } from './process.ts';
+import { freshFolder, inFrontOf, startProcess, untilReady } from './process.ts';
 import { CANARY } from './secrets.ts';
-
-/** An instance in a process of its own, which tells what it has open. */
-export interface MeasuredInstance {
-  readonly relay: RelayProcess;
-  readonly port: number;
-  post(path: string, cookie: string): Promise<Answer>;
-  signIn(user: string): Promise<string>;
-  open(): Promise<OpenThings>;
-  /** It does nothing else meanwhile, so that Redis may count as away. */
-  memory(): Promise<Memory>;
-}
-
-/** What an instance has open. */
-export interface OpenThings {
-  /** How many sockets and timers keep the process, by their kinds; with that of the question. */
-  readonly resources: Readonly<Record<string, number>>;
-  /** The gauges of what is open. */
-  readonly gauges: Readonly<Record<string, number>>;
-}
 
 export interface Memory {
   /** How many objects of these classes are in use. Some timers do not keep the process. */
@@ -58,12 +39,15 @@ const MEASURES = `
 const GAUGES = /^bot_relay_(open_streams|open_messages|open_live_streams|run_log_bytes)$/;
 const RESOURCES = /^(TCPServerWrap|TCPSocketWrap|Timeout)$/;
 
+/** An instance in a process of its own, which tells what it has open. */
+export type MeasuredInstance = Awaited<ReturnType<typeof startMeasured>>;
+
 /** Starts an instance with these users, who all have the password of the tests. */
 export async function startMeasured(
   upstreamUrl: string,
   users: readonly string[],
   environment: Readonly<Record<string, string>>,
-): Promise<MeasuredInstance> {
+) {
   const METRICS_PORT = String(await freePort());
   const hash = cheapHash(CANARY.password);
   const relay = startProcess({
@@ -76,8 +60,8 @@ export async function startMeasured(
   const lines = () => [...relay.stderr().matchAll(/^memory (.*)\n/gm)];
   return {
     ...{ relay, port },
-    post: (path, cookie) => call(port, path, { method: 'POST', headers: { Cookie: cookie } }),
-    async signIn(user) {
+    post: (path: string, cookie: string) => call(port, path, { method: 'POST', headers: { Cookie: cookie } }),
+    async signIn(user: string) {
       let cookie: string | undefined;
       // On a busy machine, Redis may count as away.
       await until(async () => {
@@ -87,6 +71,7 @@ export async function startMeasured(
       return cookie as unknown as string;
     },
     open: async () => openIn((await call(Number(METRICS_PORT), '/metrics')).body),
+    /** It does nothing else meanwhile, so that Redis may count as away. */
     async memory() {
       const known = lines().length;
       relay.signal('SIGUSR2');
@@ -96,7 +81,8 @@ export async function startMeasured(
   };
 }
 
-function openIn(metrics: string): OpenThings {
+/** How many sockets and timers keep the process, by their kinds, and the gauges; with those of the question. */
+function openIn(metrics: string) {
   const samples = samplesOf(metrics);
   const gauges = samples.filter(({ name }) => GAUGES.test(name));
   const resources = samples

@@ -1,26 +1,20 @@
 import type { Socket } from 'node:net';
 import { type RawRequest, wholeStream } from '../service/raw-upstream.ts';
 import { MESSAGE, type TestLimits } from './relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from './relay-and-upstream.ts';
+import { startRelayAndUpstream } from './relay-and-upstream.ts';
 
 /** A stream that ends at once. */
 export const DONE = wholeStream('data: done\n\n');
 
-/** A relay and an upstream whose messages are numbered, so that a test sees which message arrived when. */
-export interface WithNumberedMessages extends RelayAndUpstream {
-  /** The number of each message that arrived, and the time, in ms. */
-  readonly arrivals: { readonly n: number; readonly at: number }[];
-  /** The numbers of the messages that arrived, in order. */
-  started(): number[];
-  /** Sends the message with the number `n`. */
-  send(n: number, options?: { cookie?: string; signal?: AbortSignal }): Promise<Response>;
-}
+export type WithNumberedMessages = Awaited<ReturnType<typeof startWithNumberedMessages>>;
 
+/** A relay and an upstream whose messages are numbered, so that a test sees which message arrived when. */
 export async function startWithNumberedMessages(
   environment: Record<string, string>,
   answer: (socket: Socket, request: RawRequest) => void = (socket) => void socket.write(DONE),
   limits: TestLimits = {},
-): Promise<WithNumberedMessages> {
+) {
+  /** The number of each message that arrived, and the time, in ms. */
   const arrivals: { n: number; at: number }[] = [];
   const pair = await startRelayAndUpstream(
     (socket, request) => {
@@ -34,8 +28,10 @@ export async function startWithNumberedMessages(
   return {
     ...pair,
     arrivals,
+    /** The numbers of the messages that arrived, in order. */
     started: () => arrivals.map(({ n }) => n),
-    send: (n, { cookie = pair.cookie, signal } = {}) =>
+    /** Sends the message with the number `n`. */
+    send: (n: number, { cookie = pair.cookie, signal }: { cookie?: string; signal?: AbortSignal } = {}) =>
       pair.relay.send(cookie, {
         body: JSON.stringify({ ...JSON.parse(MESSAGE), n }),
         ...(signal && { signal }),

@@ -2,13 +2,7 @@ import type { OutgoingHttpHeaders } from 'node:http';
 import type { Configuration } from 'oidc-provider';
 import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
 import { type Answer, call } from '../clients/call.ts';
-import {
-  CLIENT,
-  type IdentityProviderServer,
-  Jar,
-  signInAtProvider,
-  startIdentityProvider,
-} from '../service/identity-provider.ts';
+import { CLIENT, Jar, signInAtProvider, startIdentityProvider } from '../service/identity-provider.ts';
 import { startRelay, type TestRelay } from './relay.ts';
 
 /** What a browser sends with a navigation. */
@@ -23,24 +17,10 @@ export interface OidcOptions {
   readonly limits?: Partial<SessionLimits>;
 }
 
-/** Relays whose users sign in at a real provider. */
-export interface Oidc {
-  readonly provider: IdentityProviderServer;
-  readonly relay: TestRelay;
-  readonly relays: readonly TestRelay[];
-  /** The path of the routes for signing in. */
-  readonly auth: string;
-  /** A new browser, at the instance with the number `at`. */
-  browser(at?: number): Browser;
-  /** Closes everything; throws if a secret of a sign-in has shown in a log or a metric. */
-  close(): Promise<void>;
-}
+export type Oidc = Awaited<ReturnType<typeof startOidc>>;
 
-export async function startOidc({
-  environment = {},
-  provider: own,
-  limits,
-}: OidcOptions = {}): Promise<Oidc> {
+/** Relays whose users sign in at a real provider. */
+export async function startOidc({ environment = {}, provider: own, limits }: OidcOptions = {}) {
   const environments = [environment].flat();
   const { PUBLIC_URL: publicUrl = PUBLIC_URL, BASE_PATH = '' } = environments[0] ?? {};
   const provider = await startIdentityProvider(publicUrl + BASE_PATH, own);
@@ -60,13 +40,16 @@ export async function startOidc({
         limits,
       ),
     );
+  /** The path of the routes for signing in. */
   const auth = `${BASE_PATH}/auth`;
   return {
     provider,
     relay: relays[0] as TestRelay,
     relays,
     auth,
+    /** A new browser, at the instance with the number `at`. */
     browser: (at = 0) => new Browser(relays[at] as TestRelay, { auth, secrets: provider.secrets }),
+    /** Closes everything; throws if a secret of a sign-in has shown in a log or a metric. */
     async close() {
       const printed = relays.map(({ logs }) => JSON.stringify(logs));
       for (const relay of relays) printed.push(await relay.metricsText());

@@ -2,16 +2,10 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe } from '@jest/globals';
-
-const HINT = 'apt-get install prometheus';
-
-const installed = spawnSync('promtool', ['--version']).status === 0;
-if (!installed && process.env.CI === 'true') throw new Error(`promtool is missing: ${HINT}`);
-if (!installed) process.stderr.write(`Tests with promtool are skipped; to run them: ${HINT}\n`);
+import { describeWith } from './programs.ts';
 
 /** A `describe` for tests that need the `promtool` program, which evaluates rules and queries as Prometheus does. */
-export const describeWithPromtool = installed ? describe : describe.skip;
+export const describeWithPromtool = describeWith(['promtool --version'], 'prometheus');
 
 /** The expected result of a query at one time. */
 export interface QueryTest {

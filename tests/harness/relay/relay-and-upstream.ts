@@ -20,7 +20,15 @@ export async function startRelayAndUpstream(
   environment: Record<string, string> = {},
   limits: TestLimits = {},
 ): Promise<RelayAndUpstream> {
-  const upstream = await startRawUpstream(onRequest);
+  return startRelayBefore(await startRawUpstream(onRequest), environment, limits);
+}
+
+/** Starts a relay in front of a raw upstream, and signs a user in. */
+export async function startRelayBefore(
+  upstream: RawUpstream,
+  environment: Record<string, string>,
+  limits: TestLimits,
+): Promise<RelayAndUpstream> {
   const relay = await startRelay(upstream.url, environment, limits);
   const cookie = await relay.signIn();
   const clients: RawClient[] = [];
@@ -40,11 +48,3 @@ export async function startRelayAndUpstream(
     },
   };
 }
-
-/** A whole response with `Content-Length`, as a raw upstream writes it. */
-export function plainAnswer(statusLine: string, headers: readonly string[], body = ''): string {
-  const head = [`HTTP/1.1 ${statusLine}`, ...headers, `Content-Length: ${Buffer.byteLength(body)}`];
-  return `${head.join('\r\n')}\r\n\r\n${body}`;
-}
-
-export { until } from '../clock/until.ts';

@@ -6,18 +6,14 @@ import { requestId } from '../../../src/arrive/request-head.ts';
 import { securityHeaders } from '../../../src/arrive/security-headers.ts';
 import { createLogger } from '../../../src/logger.ts';
 
-export interface TestApp {
-  readonly port: number;
-  /** All log lines so far, as text. */
-  readonly printed: string[];
-  close(): Promise<void>;
-}
+export type TestApp = Awaited<ReturnType<typeof startTestApp>>;
 
 /**
  * Starts a small application on a free port, for stages that are tested alone: with a request id, security headers,
  * what `build` adds, and errors answered as problems.
  */
-export async function startTestApp(build: (app: Express) => void): Promise<TestApp> {
+export async function startTestApp(build: (app: Express) => void) {
+  /** All log lines so far, as text. */
   const printed: string[] = [];
   const app = express();
   app.use(requestId(), securityHeaders({ https: false }));
@@ -29,7 +25,7 @@ export async function startTestApp(build: (app: Express) => void): Promise<TestA
     port: (server.address() as AddressInfo).port,
     printed,
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),

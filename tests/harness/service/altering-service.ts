@@ -38,14 +38,8 @@ export const withIds =
     body: body.replace(/(?<="customChannelId"(?::"|\r\n\r\n))[^"\r]*/, change),
   });
 
-/** What differs from the service behind it. */
-export interface Alterations {
-  /** Changes a request, or answers it. */
-  readonly alter?: Alter | undefined;
-}
-
-/** Starts a bot service that is the one at `target`, with alterations. It records all requests. */
-export async function startAlteringService(target: URL, { alter = (request) => request }: Alterations = {}) {
+/** Starts a bot service that is the one at `target`, but for what `alter` changes or answers. It records all requests. */
+export async function startAlteringService(target: URL, alter: Alter = (request) => request) {
   const requests: ServiceRequest[] = [];
   const server = http.createServer(async (req, res) => {
     const { method = '', url = '', headers } = req;

@@ -1,6 +1,13 @@
 import type { Socket } from 'node:net';
-import { plainAnswer, until } from '../relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, type RawUpstream, STREAM_HEAD, startRawUpstream } from './raw-upstream.ts';
+import { until } from '../clock/until.ts';
+import {
+  chunk,
+  LAST_CHUNK,
+  plainAnswer,
+  type RawUpstream,
+  STREAM_HEAD,
+  startRawUpstream,
+} from './raw-upstream.ts';
 
 /** One message at the bot service; the test answers it. */
 export interface Run {

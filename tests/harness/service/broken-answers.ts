@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
-import { plainAnswer } from '../relay/relay-and-upstream.ts';
-import { chunk, type RawRequest, STREAM_HEAD, wholeStream } from './raw-upstream.ts';
+import { chunk, plainAnswer, type RawRequest, STREAM_HEAD, wholeStream } from './raw-upstream.ts';
 
 /** An event of a run, in the form of the field. */
 export const runEvent = (eventType: string, requestId = 'r') =>

@@ -1,5 +1,6 @@
 import { expect } from '@jest/globals';
 import { secret } from '../../../src/secret.ts';
+import type { Brain } from '../../../src/service/brains/steps.ts';
 import { type ConsoleOptions, startConsole } from '../../../src/service/console/console.ts';
 import { knowledge } from '../../../src/service/knowledge/knowledge.ts';
 import { openDatabase } from '../../../src/service/settings/database.ts';
@@ -7,10 +8,26 @@ import { sealer } from '../../../src/service/settings/sealed.ts';
 import { openSettings, PASSWORD_HASH } from '../../../src/service/settings/settings.ts';
 import { type Answer, call } from '../clients/call.ts';
 
+/** A bot that answers with these texts, the last of which may be what is wrong. */
+export const answering = (answer: (text: string) => readonly [said: string, problem?: string]): Brain => ({
+  ...{ isResumable: false, hasSandbox: false, metadata: {} },
+  async *answer({ text }) {
+    const [say, problem] = answer(text);
+    yield { startMessage: true };
+    yield { say };
+    if (problem !== undefined) yield { error: { code: 'X', message: problem } };
+  },
+});
+
+export interface TestConsoleOptions extends Partial<ConsoleOptions> {
+  readonly passwordHash?: string;
+}
+
 /** Starts a console on settings in memory. Its models and bots are played; `options` replace what it is started with. */
-export async function startTestConsole(options: Partial<ConsoleOptions> = {}) {
+export async function startTestConsole({ passwordHash, ...options }: TestConsoleOptions = {}) {
   const database = openDatabase();
   const settings = openSettings(database, sealer(secret('a secret of the service, long enough')));
+  if (passwordHash !== undefined) settings.setConsoleValue(PASSWORD_HASH, passwordHash);
   const faults: unknown[] = [];
   const known = knowledge(database);
   const console = await startConsole({
@@ -21,11 +38,10 @@ export async function startTestConsole(options: Partial<ConsoleOptions> = {}) {
     embeddingModel(projectId) {
       const model = settings.model(projectId, 'embedding');
       const embed = async (texts: readonly string[]) => texts.map(() => Float32Array.of(1, 0));
-      return model && { model: model.model, embed, explain: () => 'The provider is away.' };
+      return model && { model: model.model, embed };
     },
     testConnection: async (_role, { model }) => ({ ok: true, model, ms: 7, tokens: 3 }),
-    tryBot: async (_bot, text) => ({ text: `You said: ${text}` }),
-    passwordHash: () => settings.consoleValue(PASSWORD_HASH),
+    brainOf: () => answering((text) => [`You said: ${text}`]),
     onFault: (error) => faults.push(error),
     ...options,
   });

@@ -138,3 +138,9 @@ function chunkedBody(bytes: Buffer, from: number): { body: Buffer; to: number } 
     at = end + 2;
   }
 }
+
+/** A whole response with `Content-Length`, as a raw upstream writes it. */
+export function plainAnswer(statusLine: string, headers: readonly string[], body = ''): string {
+  const head = [`HTTP/1.1 ${statusLine}`, ...headers, `Content-Length: ${Buffer.byteLength(body)}`];
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
+}

@@ -1,10 +1,9 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { DatabaseSync } from 'node:sqlite';
 import { type Secret, secret } from '../../../src/secret.ts';
 import type { Bot } from '../../../src/service/settings/bot.ts';
-import { openDatabase } from '../../../src/service/settings/database.ts';
+import { type Database, openDatabase } from '../../../src/service/settings/database.ts';
 import { sealer } from '../../../src/service/settings/sealed.ts';
 import { openSettings, type Settings } from '../../../src/service/settings/settings.ts';
 
@@ -14,7 +13,7 @@ export const SERVICE_SECRET = 'a-secret-of-the-service-0123456789-XYZ';
 export function settingsFile() {
   const folder = mkdtempSync(join(tmpdir(), 'bot-relay-settings-'));
   const path = join(folder, 'service.db');
-  const databases: DatabaseSync[] = [];
+  const databases: Database[] = [];
   return {
     path,
     open(with_: Secret = secret(SERVICE_SECRET)): Settings {
@@ -23,7 +22,7 @@ export function settingsFile() {
       return openSettings(database, sealer(with_));
     },
     /** Opens the file without the settings. */
-    tables(): DatabaseSync {
+    tables(): Database {
       const database = openDatabase(path);
       databases.push(database);
       return database;

@@ -4,14 +4,10 @@ import { call, expectProblem } from '../../harness/clients/call.ts';
 import { operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { startFakeLoadBalancer } from '../../harness/faults/fake-load-balancer.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
-import { chunk } from '../../harness/service/raw-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { chunk, plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const DOWNLOADS = ['GET channel-home/download', 'GET cwd/download'].map(operationAt);
 const [HOME = operationAt('')] = DOWNLOADS;

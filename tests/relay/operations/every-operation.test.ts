@@ -18,10 +18,11 @@ import {
 } from '../../harness/clients/origin-table.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { freePort } from '../../harness/relay/free-port.ts';
 import { freshFolder, stopProcesses } from '../../harness/relay/process.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay } from '../../harness/relay/relay.ts';
-import { type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
+import type { RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { SANDBOX_REQUEST, startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
 import type { RawRequest } from '../../harness/service/raw-upstream.ts';
 

@@ -3,10 +3,12 @@ import { OPERATION_GROUPS } from '../../../src/bots/bot.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { expectProblem } from '../../harness/clients/call.ts';
 import { ask, channelIn, operationAt } from '../../harness/clients/operation-requests.ts';
+import { until } from '../../harness/clock/until.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import { plainAnswer, type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
+import type { RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
 import type { RawRequest } from '../../harness/service/raw-upstream.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const REMOVAL = operationAt('DELETE channel');

@@ -3,11 +3,8 @@ import { expectProblem } from '../../harness/clients/call.ts';
 import { ask, channelIn, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const FEEDBACK = operationAt('POST message/feedback');
 const LARGEST = FEEDBACK.maxBodyBytes ?? 0;

@@ -5,12 +5,9 @@ import { call, expectProblem } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { OTHER_USER } from '../../harness/relay/relay.ts';
-import {
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
 
 const METADATA = operationAt('GET channel/metadata');

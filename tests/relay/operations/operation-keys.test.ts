@@ -6,13 +6,9 @@ import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import { total } from '../../harness/relay/metric-samples.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
-import { type RawRequest, wholeStream } from '../../harness/service/raw-upstream.ts';
+import { plainAnswer, type RawRequest, wholeStream } from '../../harness/service/raw-upstream.ts';
 
 const BOTH_KEYS = {
   UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}`,

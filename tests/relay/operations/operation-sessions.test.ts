@@ -5,15 +5,12 @@ import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
 import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer, rawSuspend } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { faultProxy } from '../../harness/faults/fault-proxy.ts';
 import { describeWithRedis, startRedis } from '../../harness/redis/redis.ts';
 import { type InstancesOptions, startInstances } from '../../harness/relay/instances.ts';
 import type { TestRelay } from '../../harness/relay/relay.ts';
-import {
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { wholeStream } from '../../harness/service/raw-upstream.ts';
 
 // Those of sandboxes first ask whose a sandbox is, which this service does not answer.

@@ -11,10 +11,11 @@ import {
 } from '../../harness/clients/forms.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import { plainAnswer, type RelayAndUpstream, until } from '../../harness/relay/relay-and-upstream.ts';
+import type { RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
-import { wholeStream } from '../../harness/service/raw-upstream.ts';
+import { plainAnswer, wholeStream } from '../../harness/service/raw-upstream.ts';
 
 const READ = operationAt('GET sandbox/:sandbox/fs/file');
 const WRITE = operationAt('PUT sandbox/:sandbox/fs/file');

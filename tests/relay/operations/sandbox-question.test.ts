@@ -1,57 +1,25 @@
 import type { Socket } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { call, expectProblem } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
+import { questionStage } from '../../harness/clients/question-stage.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
-import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { until } from '../../harness/clock/until.ts';
 import { OTHER_USER, startRelay } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
-import { isQuestion, launched, SANDBOX_REQUEST } from '../../harness/service/launched-sandboxes.ts';
+import { launched, SANDBOX_REQUEST } from '../../harness/service/launched-sandboxes.ts';
 import type { RawRequest } from '../../harness/service/raw-upstream.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const LIST = operationAt('GET sandbox/:sandbox/fs/list');
 const WATCH = operationAt('GET sandbox/:sandbox/fs/watch');
 const STAT = operationAt('GET sandbox/:sandbox/fs/stat');
 
-let pair: RelayAndUpstream;
-/** What the service answers to the next questions. */
-let tell: (socket: Socket, request: RawRequest) => void;
-/** A conversation of its own for each test, since the relay remembers what it was told. */
-let channel = 0;
-
-beforeAll(async () => {
-  pair = await startRelayAndUpstream(
-    (socket, request) => {
-      if (isQuestion(request)) tell(socket, request);
-      else socket.write(jsonAnswer('200 OK', { entries: [] }));
-    },
-    // Without `chat`: the relay asks for itself.
-    { OPERATIONS: 'sandbox', BOTS: 'acme/helper,acme/other' },
-  );
-});
-afterAll(() => pair.close());
-beforeEach(() => {
-  channel += 1;
-  pair.upstream.requests.length = 0;
-  tell = (socket) => void socket.end(launched('one', 'two'));
-});
-
-const inChannel = (row = LIST, changes: Parameters<typeof ask>[2] = {}) =>
-  ask(pair, row, { channel: `c${channel}`, ...changes });
-/** Uses the sandbox with this name, as it stands in the path. */
-const use = (name: string, changes: Parameters<typeof ask>[2] = {}, row = LIST) =>
-  inChannel({ ...row, path: row.path.replace(':sandbox', name) }, changes);
-const questions = () => pair.upstream.requests.filter(isQuestion);
-const others = () => pair.upstream.requests.filter((request) => !isQuestion(request));
+const stage = questionStage();
+const { inChannel, use, questions, others } = stage;
 /** Lets the requests that have been sent get as far as they can without an answer. */
 const allWait = async () => {
   for (let n = 0; n < 5; n += 1)
-    await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
+    await call(stage.pair.relay.port, '/auth/session', { headers: { Cookie: stage.pair.cookie } });
 };
 const idIn = ({ requestLine }: RawRequest) =>
   new URL(requestLine.split(' ')[1] ?? '', 'http://a').searchParams.get('custom_channel_id');
@@ -59,14 +27,17 @@ const idIn = ({ requestLine }: RawRequest) =>
 /** Leaves the next questions without an answer. */
 function hold(): Socket[] {
   const asked: Socket[] = [];
-  tell = (socket) => void asked.push(socket);
+  stage.tell = (socket) => void asked.push(socket);
   return asked;
 }
 /** Asks for a list over a connection of its own. */
 function raw(id: string) {
-  const { path } = operationRequest(LIST, { channel: `c${channel}` });
-  const head = [`GET ${path} HTTP/1.1`, 'Host: a', `Cookie: ${pair.cookie}`];
-  return rawClient(pair.relay.port, [...head, `X-Request-Id: ${SANDBOX_REQUEST}${id}`, '', ''].join('\r\n'));
+  const { path } = operationRequest(LIST, { channel: `c${stage.channel}` });
+  const head = [`GET ${path} HTTP/1.1`, 'Host: a', `Cookie: ${stage.pair.cookie}`];
+  return rawClient(
+    stage.pair.relay.port,
+    [...head, `X-Request-Id: ${SANDBOX_REQUEST}${id}`, '', ''].join('\r\n'),
+  );
 }
 
 describe('the question which sandboxes a conversation has launched', () => {
@@ -89,7 +60,7 @@ describe('the question which sandboxes a conversation has launched', () => {
         expect((await use(name, { shape }, STAT)).status).toBe(200);
     expect(questions()).toHaveLength(1);
     // It may have been launched since.
-    tell = (socket) => void socket.end(launched('one', 'three'));
+    stage.tell = (socket) => void socket.end(launched('one', 'three'));
     for (const name of ['three', 'one']) expect((await use(name)).status).toBe(200);
     expect(questions()).toHaveLength(2);
     // The last answer counts.
@@ -101,7 +72,7 @@ describe('the question which sandboxes a conversation has launched', () => {
     const answers = ['one', 'one', 'two', 'two', 'one'].map((name) => use(name));
     await until(() => asked.length === 1);
     // It is answered for nobody else.
-    const other = use('one', { channel: `other${channel}` });
+    const other = use('one', { channel: `other${stage.channel}` });
     await until(() => asked.length === 2);
     for (const socket of asked) socket.end(launched('one', 'two'));
     const statuses = (await Promise.all([...answers, other])).map(({ status }) => status);
@@ -115,9 +86,9 @@ describe('the question which sandboxes a conversation has launched', () => {
     await until(() => asked.length === 1);
     const waiting = raw('leaves-next');
     const staying = use('one');
-    await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
+    await call(stage.pair.relay.port, '/auth/session', { headers: { Cookie: stage.pair.cookie } });
     waiting.socket.destroy();
-    await pair.relay.logLine(
+    await stage.pair.relay.logLine(
       ({ requestId, status }) => requestId === `${SANDBOX_REQUEST}leaves-next` && status === 499,
     );
     expect(asked).toHaveLength(1);
@@ -170,8 +141,8 @@ describe('the question which sandboxes a conversation has launched', () => {
   test.each(['DELETE channel', 'POST channel/clear'])(
     'is asked anew after %s, also one that was under way',
     async (line) => {
-      const relay = await startRelay(pair.upstream.url, { OPERATIONS: 'chat,sandbox' });
-      const at = { ...pair, relay, cookie: await relay.signIn() };
+      const relay = await startRelay(stage.pair.upstream.url, { OPERATIONS: 'chat,sandbox' });
+      const at = { ...stage.pair, relay, cookie: await relay.signIn() };
       const path = LIST.path.replace(':sandbox', 'one');
       const useOne = () => ask(at, { ...LIST, path }, { channel: 'c' });
       const remove = async () =>
@@ -184,7 +155,7 @@ describe('the question which sandboxes a conversation has launched', () => {
       await remove();
       asked[0]?.end(launched('one'));
       expect((await waiting).status).toBe(200);
-      tell = (socket) => void socket.end(launched());
+      stage.tell = (socket) => void socket.end(launched());
       expectProblem(await useOne(), 403, 'not_your_conversation');
       expect(questions()).toHaveLength(3);
       await relay.close();
@@ -193,8 +164,8 @@ describe('the question which sandboxes a conversation has launched', () => {
 
   test('is asked anew for another user, another conversation and another bot', async () => {
     await use('one');
-    tell = (socket) => void socket.end(launched());
-    const Cookie = await pair.relay.signIn(OTHER_USER);
+    stage.tell = (socket) => void socket.end(launched());
+    const Cookie = await stage.pair.relay.signIn(OTHER_USER);
     for (const changes of [{ headers: { Cookie } }, { bot: 'other' }, { channel: 'x' }])
       expectProblem(await use('one', changes), 403, 'not_your_conversation');
     expect(questions()).toHaveLength(4);
@@ -203,17 +174,18 @@ describe('the question which sandboxes a conversation has launched', () => {
 
   test.each([LIST, WATCH])('ends when the client of $path leaves, or its session', async (row) => {
     const asked = hold();
-    const { path, headers } = operationRequest(row, { channel: `c${channel}` });
-    const cookie = await pair.relay.signIn();
+    const { path, headers } = operationRequest(row, { channel: `c${stage.channel}` });
+    const cookie = await stage.pair.relay.signIn();
     const lines = Object.entries({ ...headers, Host: 'a', Cookie: cookie }).map((line) => line.join(': '));
-    const rawOf = () => rawClient(pair.relay.port, [`GET ${path} HTTP/1.1`, ...lines, '', ''].join('\r\n'));
+    const rawOf = () =>
+      rawClient(stage.pair.relay.port, [`GET ${path} HTTP/1.1`, ...lines, '', ''].join('\r\n'));
     const leaving = rawOf();
     await until(() => asked.length === 1);
     leaving.socket.destroy();
     await until(() => asked[0]?.destroyed === true);
     const staying = rawOf();
     await until(() => asked.length === 2);
-    await call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
+    await call(stage.pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
     await staying.waitFor('"code":"session_ended"');
     await until(() => asked[1]?.destroyed === true);
     expect(others()).toEqual([]);

@@ -1,23 +1,26 @@
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import type { ProblemCode } from '../../../src/errors.ts';
 import { KNOWN_MS, knownSandboxes, launchedSandboxes } from '../../../src/guard/sandboxes.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
 import { expectProblem } from '../../harness/clients/call.ts';
 import { openKind, WATCH as WATCH_KIND } from '../../harness/clients/live.ts';
 import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
+import { questionStage } from '../../harness/clients/question-stage.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import { advanceClocks } from '../../harness/clock/advance-clocks.ts';
 import { holdTimers } from '../../harness/clock/hold-timers.ts';
+import { until } from '../../harness/clock/until.ts';
 import { CANARY, startRelay } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { isQuestion, launched } from '../../harness/service/launched-sandboxes.ts';
-import { chunk, type RawRequest, STREAM_HEAD, startRawUpstream } from '../../harness/service/raw-upstream.ts';
+import {
+  chunk,
+  plainAnswer,
+  type RawRequest,
+  STREAM_HEAD,
+  startRawUpstream,
+} from '../../harness/service/raw-upstream.ts';
 
 const LIST = operationAt('GET sandbox/:sandbox/fs/list');
 const ROWS = OPERATIONS.filter(({ group }) => group === 'sandbox').map((row) => ({
@@ -25,36 +28,8 @@ const ROWS = OPERATIONS.filter(({ group }) => group === 'sandbox').map((row) => 
   line: `${row.method} ${row.path}`,
 }));
 
-let pair: RelayAndUpstream;
-/** What the service answers to the next questions. */
-let tell: (socket: Socket, request: RawRequest) => void;
-/** A conversation of its own for each test, since the relay remembers what it was told. */
-let channel = 0;
-
-beforeAll(async () => {
-  pair = await startRelayAndUpstream(
-    (socket, request) => {
-      if (isQuestion(request)) tell(socket, request);
-      else socket.write(jsonAnswer('200 OK', { entries: [] }));
-    },
-    // Without `chat`: the relay asks for itself.
-    { OPERATIONS: 'sandbox', BOTS: 'acme/helper,acme/other' },
-  );
-});
-afterAll(() => pair.close());
-beforeEach(() => {
-  channel += 1;
-  pair.upstream.requests.length = 0;
-  tell = (socket) => void socket.end(launched('one', 'two'));
-});
-
-const inChannel = (row = LIST, changes: Parameters<typeof ask>[2] = {}) =>
-  ask(pair, row, { channel: `c${channel}`, ...changes });
-/** Uses the sandbox with this name, as it stands in the path. */
-const use = (name: string, changes: Parameters<typeof ask>[2] = {}, row = LIST) =>
-  inChannel({ ...row, path: row.path.replace(':sandbox', name) }, changes);
-const questions = () => pair.upstream.requests.filter(isQuestion);
-const others = () => pair.upstream.requests.filter((request) => !isQuestion(request));
+const stage = questionStage();
+const { inChannel, use, questions, others } = stage;
 const idIn = ({ requestLine }: RawRequest) =>
   new URL(requestLine.split(' ')[1] ?? '', 'http://a').searchParams.get('custom_channel_id');
 
@@ -89,17 +64,17 @@ describe('the name of a sandbox', () => {
     ],
   ])('%s cannot be one', async (name) => {
     expectProblem(await use(name), 400, 'bad_request');
-    expect(pair.upstream.requests).toEqual([]);
+    expect(stage.pair.upstream.requests).toEqual([]);
   });
 
   test.each(['%', '%ff', '%c0%ae'])('%s is no path', async (name) => {
     expectProblem(await use(name), 404, 'not_found');
-    expect(pair.upstream.requests).toEqual([]);
+    expect(stage.pair.upstream.requests).toEqual([]);
   });
 
   test('is a segment of letters, digits, `_` and `-`', async () => {
     const name = `A0_-${'z'.repeat(124)}`;
-    tell = (socket) => void socket.end(launched(name));
+    stage.tell = (socket) => void socket.end(launched(name));
     expect((await use(name)).status).toBe(200);
     expect(others()[0]?.requestLine).toContain(`/sandbox/${name}/fs/list?`);
   });
@@ -113,16 +88,16 @@ describe('the name of a sandbox', () => {
 
 describe.each(ROWS)('$line', ({ row }) => {
   test('reaches a sandbox that the conversation has launched, and no other one', async () => {
-    tell = (socket) => void socket.end(launched('other'));
+    stage.tell = (socket) => void socket.end(launched('other'));
     expectProblem(await inChannel(row), 403, 'not_your_conversation', { retryable: false });
     expect(others()).toEqual([]);
-    tell = (socket) => void socket.end(launched('one'));
+    stage.tell = (socket) => void socket.end(launched('one'));
     const { status } = await inChannel(row);
     // The answer is no event stream.
     expect(status).toBe(row.carriedBy === 'live' ? 502 : 200);
     expect(questions()).toHaveLength(2);
     expect(others()).toHaveLength(1);
-    const ids = pair.upstream.requests.map(idIn);
+    const ids = stage.pair.upstream.requests.map(idIn);
     expect(new Set(ids)).toEqual(new Set([expect.stringMatching(/^[0-9a-f]{64}$/)]));
   });
 });
@@ -179,7 +154,7 @@ describe('the answer of the service to the question', () => {
     ['another member', jsonAnswer('200 OK', { launchedSandboxes: [{ sandboxBlueprintName: 'one' }] })],
     ['JSON that is no object', jsonAnswer('200 OK', ['one'])],
   ])('names no sandbox if it is %s', async (_what, answer) => {
-    tell = (socket) => void socket.write(answer);
+    stage.tell = (socket) => void socket.write(answer);
     expectProblem(await use('one'), 403, 'not_your_conversation');
     expect(others()).toEqual([]);
   });
@@ -187,7 +162,7 @@ describe('the answer of the service to the question', () => {
   test.each(FAILING)(
     'lets nothing pass if it is %s',
     async (_what, answer, status, code, retryable = false) => {
-      tell = (socket) => void socket.end(answer);
+      stage.tell = (socket) => void socket.end(answer);
       const refused = await use('one', {}, operationAt('POST sandbox/:sandbox/fs/mkdir'));
       expectProblem(refused, status, code, { retryable } as object);
       expect(refused.headers['retry-after']).toBe(code === 'upstream_rate_limited' ? '7' : undefined);
@@ -196,7 +171,7 @@ describe('the answer of the service to the question', () => {
   );
 
   test('is closed if it is larger than metadata can be', async () => {
-    tell = (socket) => {
+    stage.tell = (socket) => {
       socket.write('HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n\r\n"');
       const more = setInterval(() => socket.write('x'.repeat(1 << 18)), 1);
       socket.once('close', () => clearInterval(more));
@@ -206,7 +181,7 @@ describe('the answer of the service to the question', () => {
   });
 
   test('is its last status, and none before that', async () => {
-    tell = (socket) => void socket.write(`HTTP/1.1 103 Early Hints\r\n\r\n${launched('one')}`);
+    stage.tell = (socket) => void socket.write(`HTTP/1.1 103 Early Hints\r\n\r\n${launched('one')}`);
     expect((await use('one')).status).toBe(200);
   });
 });
@@ -288,13 +263,13 @@ describe('a watch of files', () => {
       return real(run, ms);
     }) as typeof setInterval);
     const upstream = await startRawUpstream((socket, request) => {
-      if (isQuestion(request)) tell(socket, request);
+      if (isQuestion(request)) stage.tell(socket, request);
       else socket.write(STREAM_HEAD + chunk('data: 1\n\n'));
     });
     const relay = await startRelay(upstream.url, { OPERATIONS: 'sandbox' });
     const client = openKind({ relay, cookie: await relay.signIn() }, WATCH_KIND);
     await client.waitFor('data: 1');
-    tell = (socket) => void socket.end(answer);
+    stage.tell = (socket) => void socket.end(answer);
     // It is still known.
     minute();
     advanceClocks({ monotonic: KNOWN_MS });

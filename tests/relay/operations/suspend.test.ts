@@ -5,11 +5,8 @@ import { expectProblem, parseAnswer } from '../../harness/clients/call.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { CHANNEL, jsonAnswer, rawSuspend, SUSPEND_PATH, suspend } from '../../harness/clients/suspend.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 /** What the service answers to the next suspend. */

@@ -16,14 +16,11 @@ import { ask, operationAt } from '../../harness/clients/operation-requests.ts';
 import { rawClient } from '../../harness/clients/raw-client.ts';
 import { jsonAnswer } from '../../harness/clients/suspend.ts';
 import { sleep } from '../../harness/clock/sleep.ts';
+import { until } from '../../harness/clock/until.ts';
 import { CANARY } from '../../harness/relay/relay.ts';
-import {
-  plainAnswer,
-  type RelayAndUpstream,
-  startRelayAndUpstream,
-  until,
-} from '../../harness/relay/relay-and-upstream.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { inPieces, splits } from '../../harness/service/event-streams.ts';
+import { plainAnswer } from '../../harness/service/raw-upstream.ts';
 
 const BLOB = operationAt('POST blob');
 const PATH = '/ns/acme/bot-provider/helper/blob';
