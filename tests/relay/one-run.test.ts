@@ -199,7 +199,7 @@ const casesOf = (rows: readonly Row[]) =>
 
 const SILENT = ROWS.filter(({ silentMs }) => silentMs !== undefined);
 const OTHERS = ROWS.filter(({ silentMs }) => silentMs === undefined);
-afterEach(() => jest.restoreAllMocks());
+afterEach(() => void jest.restoreAllMocks());
 
 testSideBySide(casesOf(OTHERS), 6);
 
