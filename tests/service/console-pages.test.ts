@@ -74,6 +74,8 @@ async function signIn(profile: BrowserContextOptions = {}) {
   return { ...tab, goTo: (path: string) => tab.page.goto(`${console.url.origin}${path}`) };
 }
 
+const PROGRESS = '/projects/demo/knowledge/progress';
+
 /** All that the console can show, in an order in which it can be reached. */
 async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): AsyncGenerator<string> {
   const { settings } = console;
@@ -110,11 +112,19 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   yield await at('/projects/demo/knowledge');
   await page.getByLabel('Files').setInputFiles(files('guide.md', 'returns.md'));
   await press(page, 'Upload and index');
+  // It is loaded again every two seconds, which would disturb what looks at it.
+  await page.route(`**${PROGRESS}`, async (route) => {
+    const response = await route.fetch();
+    const body = (await response.text()).replace(/<meta http-equiv="refresh"[^>]*>/, '');
+    await route.fulfill({ response, body });
+  });
+  await goTo(PROGRESS);
   await page.getByText('0 of').waitFor();
   yield 'indexing';
   yield await at('/projects/demo/knowledge');
   held.resolve();
-  await goTo('/projects/demo/knowledge/progress');
+  await page.unroute(`**${PROGRESS}`);
+  await goTo(PROGRESS);
   await page.getByRole('heading', { name: 'Knowledge' }).waitFor();
   await page.getByLabel('Files').setInputFiles({ name: 'a.exe', mimeType: 'x/y', buffer: Buffer.from('MZ') });
   await press(page, 'Upload and index');
