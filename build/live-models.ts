@@ -1,22 +1,15 @@
 import { parseArgs } from 'node:util';
+import { MODEL_KEYS } from '../src/config/service-model.ts';
 import { secret } from '../src/secret.ts';
 import { testConnection } from '../src/service/models/connection-test.ts';
-import type { ModelKind, ModelSettings } from '../src/service/settings/model-settings.ts';
+import { type ModelKind, type ModelSettings, USUAL_WINDOW } from '../src/service/settings/model-settings.ts';
 
 const USAGE = `usage: node build/live-models.ts KIND MODEL [--embedding MODEL] [--endpoint URL] [--api-version VERSION]
   Asks a real provider for one answer, and for one embedding if a model for it is named. The key comes from the
   environment. For Azure, MODEL is the name of the deployment. Voyage's MODEL is one that embeds.`;
 
 /** Where each kind's key is. */
-const KEYS: Readonly<Record<ModelKind, string>> = {
-  openai: 'OPENAI_API_KEY',
-  azure: 'AZURE_API_KEY',
-  anthropic: 'ANTHROPIC_API_KEY',
-  mistral: 'MISTRAL_API_KEY',
-  google: 'GOOGLE_GENERATIVE_AI_API_KEY',
-  'openai-compatible': 'OPENAI_COMPATIBLE_API_KEY',
-  voyage: 'VOYAGE_API_KEY',
-};
+const KEYS: Readonly<Record<ModelKind, string>> = { ...MODEL_KEYS, voyage: 'VOYAGE_API_KEY' };
 
 const isKind = (kind: string): kind is ModelKind => kind in KEYS;
 
@@ -39,7 +32,7 @@ const settings: ModelSettings = {
   keyHint: '',
   ...(values.endpoint && { endpoint: values.endpoint }),
   ...(version && { apiVersion: version }),
-  windowCharacters: 100_000,
+  windowCharacters: USUAL_WINDOW,
 };
 const embedding = kind === 'voyage' ? model : values.embedding;
 const reports = [

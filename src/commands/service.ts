@@ -87,7 +87,7 @@ async function act(
     const { project, asJson } = asked;
     const assistant = project === undefined ? assistantModel(config.model) : [];
     if (config.data === undefined && assistant.length > 0) return testModels(assistant, asJson);
-    const models = await withSettings(config, (settings) => modelsOfProjects(settings, project));
+    const models = await withSettings(config, async (settings) => modelsOfProjects(settings, project));
     return testModels([...models, ...assistant], asJson);
   }
   if (asked.what === 'backup') {
@@ -95,7 +95,7 @@ async function act(
     return { lines: [`${asked.file} holds all that the service keeps. It opens with SERVICE_SECRET only.`] };
   }
   if (asked.what === 'keys')
-    return { lines: await withSettings(config, (settings) => changeKeys(settings, asked.action)) };
+    return { lines: await withSettings(config, async (settings) => changeKeys(settings, asked.action)) };
   return { lines: [await withSettings(config, setPassword)] };
 }
 
@@ -109,10 +109,7 @@ function fileOf({ data: path, secret }: ServiceConfig) {
 }
 
 /** Opens the settings for one thing to do. */
-async function withSettings<T>(
-  config: ServiceConfig,
-  use: (settings: Settings) => T | Promise<T>,
-): Promise<T> {
+async function withSettings<T>(config: ServiceConfig, use: (settings: Settings) => Promise<T>): Promise<T> {
   const { path, secret } = fileOf(config);
   const database = openDatabase(path);
   try {

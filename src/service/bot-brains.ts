@@ -8,7 +8,7 @@ import { embedder } from './models/embedder.ts';
 import { languageModel } from './models/language-model.ts';
 import { ModelError, providerError } from './models/provider-error.ts';
 import type { Bot } from './settings/bot.ts';
-import { hintOf, type ModelSettings } from './settings/model-settings.ts';
+import { hintOf, type ModelSettings, USUAL_WINDOW } from './settings/model-settings.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
 import { SettingsError } from './settings/settings-error.ts';
 
@@ -21,9 +21,6 @@ const ASSISTANT: Bot = {
 
 /** Its name, as `namespace/bot`. */
 export const ASSISTANT_BOT = `${ASSISTANT.namespace}/${ASSISTANT.name}`;
-
-/** The window of a model of which nobody has said how much it takes, in characters. */
-const USUAL_WINDOW = 100_000;
 
 /** The settings of a model that the environment names. */
 export function assistantOf(model: Omit<ModelSettings, 'keyHint' | 'windowCharacters'>): ModelSettings {

@@ -8,6 +8,7 @@ import {
   type ModelKind,
   type ModelRole,
   type ModelSettings,
+  USUAL_WINDOW,
 } from '../settings/model-settings.ts';
 import type { Project } from '../settings/projects.ts';
 import { type Form, faultsOf, formOf, secretField, selectField, textField } from './fields.ts';
@@ -34,7 +35,6 @@ const KIND_NAMES: Readonly<Record<ModelKind, string>> = {
   voyage: 'Voyage',
   'openai-compatible': 'Compatible with OpenAI (Ollama, vLLM …)',
 };
-const DEFAULT_WINDOW = 100_000;
 const ABOUT = {
   key: /^(A key|Enter the key)|needs a key/,
   kind: /no other kind/,
@@ -82,7 +82,7 @@ export function modelPages(app: Express, { settings, testConnection }: ConsolePa
   });
 }
 
-const NEW_MODEL: ModelSettings = { kind: 'openai', model: '', keyHint: '', windowCharacters: DEFAULT_WINDOW };
+const NEW_MODEL: ModelSettings = { kind: 'openai', model: '', keyHint: '', windowCharacters: USUAL_WINDOW };
 
 function roleOf({ part }: Call): ModelRole {
   return found(MODEL_ROLES.find((role) => role === part('role')));
@@ -92,7 +92,7 @@ function roleOf({ part }: Call): ModelRole {
 function modelIn(values: URLSearchParams, role: ModelRole) {
   const text = (name: string) => values.get(name)?.trim() || undefined;
   const key = text('key');
-  const window = role === 'completion' ? Number(text('windowCharacters')) : DEFAULT_WINDOW;
+  const window = role === 'completion' ? Number(text('windowCharacters')) : USUAL_WINDOW;
   return {
     kind: (text('kind') ?? '') as ModelKind,
     model: text('model') ?? '',

@@ -13,6 +13,9 @@ export const MODEL_KINDS = {
 } as const;
 export type ModelKind = (typeof MODEL_KINDS)[ModelRole][number];
 
+/** The window of a model of which nobody has said how much it takes, in characters. */
+export const USUAL_WINDOW = 100_000;
+
 /** A model of a provider, and how it is reached. */
 export interface ModelSettings {
   readonly kind: ModelKind;
