@@ -5,7 +5,7 @@ import { type BuildOptions, build, type Plugin } from 'esbuild';
 import { ENTRIES } from './entries.ts';
 
 /** The oldest browsers that the client supports. */
-const BROWSERS = ['chrome111', 'firefox115', 'safari16.4'];
+const BROWSERS = ['chrome123', 'firefox128', 'safari17.5'];
 /** The element in one file, for a page without a bundler. */
 const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
 /** The name of the package that a file belongs to. */

@@ -18,12 +18,12 @@ export const CHAT_WORDS: ReadonlySet<string> = new Set(
 /** The colours of the chat, as its style sheet has them. */
 export const CHAT_COLORS = {
   light: {
-    ...{ accent: '#2459a9', 'on-accent': '#ffffff', background: '#f6f6f4', surface: '#ffffff' },
-    ...{ text: '#1d2126', muted: '#59626d', own: '#e3ebf7', error: '#9f2018' },
+    ...{ accent: '#1f5fbf', 'on-accent': '#ffffff', background: '#ffffff', surface: '#f5f6f8' },
+    ...{ text: '#1b1e23', muted: '#5a626d', own: '#eaf0f9', error: '#a3231b' },
   },
   dark: {
-    ...{ accent: '#8fb8f6', 'on-accent': '#0d1b2f', background: '#14171b', surface: '#1d2127' },
-    ...{ text: '#e7e9ec', muted: '#a5aeb9', own: '#263750', error: '#ffa39a' },
+    ...{ accent: '#8fb8f6', 'on-accent': '#0d1b2f', background: '#17191d', surface: '#202329' },
+    ...{ text: '#e8eaed', muted: '#a6aeb9', own: '#2a3648', error: '#ffa39a' },
   },
 };
 

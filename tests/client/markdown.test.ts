@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Page } from 'playwright-core';
-import type { ShowMarkdown } from '../../src/client/element/markdown-view.ts';
+import type { ShowMarkdown } from '../../src/client/element/markdown/markdown-view.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { serveElementPage } from '../harness/browser/element-page.ts';
 import { hostileMarkdown, longMarkdown } from '../harness/browser/hostile-markdown.ts';
@@ -10,7 +10,7 @@ import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 /** The script of a page with the view of Markdown; `hit` counts scripts that ran. */
 const MARKDOWN_PAGE = `
-  import { markdownView } from './markdown-view.ts';
+  import { markdownView } from './markdown/markdown-view.ts';
   const words = { copy: 'Copy', code: 'Code', table: 'Table' };
   globalThis.refused = [];
   globalThis.hits = 0;

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { ENGLISH } from '../../src/client/element/words-en.ts';
+import { ENGLISH } from '../../src/client/element/words/english.ts';
 import { CHAT_COLORS, CHAT_WORDS, contrast } from '../../src/config/chat-file.ts';
 import { type ConfigError, loadConfig } from '../../src/config/config.ts';
 import { call, expectProblem } from '../harness/clients/call.ts';
@@ -186,7 +186,7 @@ describe('CHAT_FILE', () => {
   });
 
   test('knows the colours that the style sheet has', () => {
-    const css = readFileSync(join(ROOT, 'src/client/element/chat-style.ts'), 'utf8');
+    const css = readFileSync(join(ROOT, 'src/client/element/style/theme.ts'), 'utf8');
     const found = [...css.matchAll(/--bot-chat-([a-z-]+), (#[0-9a-f]{3,6})\)/g)].map(
       ([, name = '', color = '']) => [name, color.length === 4 ? color.replace(/[^#]/g, '$&$&') : color],
     );

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import { errorWords } from '../../src/client/element/error-text.ts';
-import { fill, languageOf } from '../../src/client/element/words.ts';
-import { ARABIC } from '../../src/client/element/words-ar.ts';
-import { ENGLISH } from '../../src/client/element/words-en.ts';
+import { ARABIC } from '../../src/client/element/words/arabic.ts';
+import { ENGLISH } from '../../src/client/element/words/english.ts';
+import { fill, languageOf } from '../../src/client/element/words/words.ts';
 import { PROBLEMS } from '../../src/errors.ts';
 
 const names = Object.keys(ENGLISH) as (keyof typeof ENGLISH)[];

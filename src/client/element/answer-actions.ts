@@ -2,10 +2,7 @@ import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage, Verdict } from '../channel/channel-types.ts';
 import { copyFrom, type RowDependencies } from './chat-tools.ts';
 import { button, newElement, setAttribute } from './dom.ts';
-
-const SVG = 'http://www.w3.org/2000/svg';
-const THUMB =
-  'M3 11h4v10H3zM7 20.5V11l4-8c1.6 0 2.6 1.3 2.2 3L12.5 9.5H19c1.5 0 2.4 1.3 2 2.7l-2 6.6c-.3 1-1.2 1.7-2.2 1.7z';
+import { icon } from './icons.ts';
 
 /** What a user can do with an answer that has ended: copy it, ask again, and say what they think of it. */
 export function answerActions({ tools, channel, onSent }: RowDependencies) {
@@ -26,7 +23,7 @@ export function answerActions({ tools, channel, onSent }: RowDependencies) {
     });
     element.setAttribute('aria-label', label);
     element.title = label;
-    element.append(thumbIcon());
+    element.append(icon('thumb'));
     element.classList.toggle('down', verdict === 'BAD');
     return element;
   };
@@ -56,15 +53,4 @@ export function answerActions({ tools, channel, onSent }: RowDependencies) {
       }
     },
   };
-}
-
-/** A thumb that points up. It is drawn, since not every device has a character for it. */
-function thumbIcon(): SVGElement {
-  const icon = document.createElementNS(SVG, 'svg');
-  icon.setAttribute('viewBox', '0 0 24 24');
-  icon.setAttribute('aria-hidden', 'true');
-  const path = document.createElementNS(SVG, 'path');
-  path.setAttribute('d', THUMB);
-  icon.append(path);
-  return icon;
 }

@@ -3,7 +3,7 @@ import type { RelayError } from '../transport/relay-error.ts';
 import type { ChatTools } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
 import { aroundError, errorPieces, requestPieces } from './error-text.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 /** What attachments need. `focusNext` moves the focus when the button of a file is removed. */
 export interface AttachmentsDependencies {

@@ -5,13 +5,13 @@ import type { BotClient } from '../session/bot-client.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { answerOf, caller, isOtherOrigin } from '../transport/calls.ts';
 import type { Draft } from './chat-dependencies.ts';
-import { chatStyle } from './chat-style.ts';
 import { chatView } from './chat-view.ts';
 import { chatsOf, clientOf } from './chats.ts';
 import { button, newElement } from './dom.ts';
 import { showError } from './error-text.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
-import { languageOf, type Words } from './words.ts';
+import { chatStyle } from './style/chat-style.ts';
+import { languageOf, type Words } from './words/words.ts';
 
 const NAME = 'bot-chat';
 /** The address of the relay for elements without `base-url`. */

@@ -2,7 +2,7 @@ import type { Channel } from '../channel/channel-types.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import type { Chats } from './chats.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
-import type { Language } from './words.ts';
+import type { Language } from './words/words.ts';
 
 /** A text that a user has written and not sent. */
 export interface Draft {

@@ -5,7 +5,7 @@ import { chatList } from './chat-list.ts';
 import type { ChatTools } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
 import { showError } from './error-text.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 interface HeaderDependencies
   extends Pick<

@@ -1,6 +1,6 @@
 import type { Channel } from '../channel/channel-types.ts';
 import { newElement, setText } from './dom.ts';
-import type { Language } from './words.ts';
+import type { Language } from './words/words.ts';
 
 /** What all parts of the chat share. */
 export interface ChatTools extends Language {

@@ -1,6 +1,6 @@
 import type { RelayError } from '../transport/relay-error.ts';
 import { newElement } from './dom.ts';
-import { fill, type Language, type Words } from './words.ts';
+import { fill, type Language, type Words } from './words/words.ts';
 
 /** The words for the codes that a user can meet: of the relay, and of the client. */
 const CODES = {

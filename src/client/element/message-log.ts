@@ -4,7 +4,7 @@ import { copyFrom, type RowDependencies } from './chat-tools.ts';
 import { newElement, setAttribute } from './dom.ts';
 import { aroundError, errorPieces } from './error-text.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 /** The messages of a conversation. A reader at the end stays there while it grows. */
 export function messageLog(dependencies: RowDependencies) {

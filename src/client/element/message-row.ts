@@ -4,10 +4,10 @@ import { answerActions } from './answer-actions.ts';
 import { answerTrouble } from './answer-trouble.ts';
 import type { ChatTools, RowDependencies } from './chat-tools.ts';
 import { newElement, setAttribute, setText } from './dom.ts';
-import { markdownView } from './markdown-view.ts';
+import { markdownView } from './markdown/markdown-view.ts';
 import { timeText } from './time-text.ts';
 import { toolList } from './tool-list.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 /** One message of the conversation, as the page shows it. */
 export interface Row {

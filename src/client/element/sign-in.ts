@@ -3,7 +3,7 @@ import type { ChatTools } from './chat-tools.ts';
 import { isDisabled, newElement, setDisabled, setText } from './dom.ts';
 import { showError } from './error-text.ts';
 import { countdown, timeLeft } from './time-text.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 /** The user of the demo. */
 export interface DemoUser {

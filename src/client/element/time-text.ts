@@ -1,6 +1,6 @@
 import type { ChatTools } from './chat-tools.ts';
 import { setDisabled, setText } from './dom.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 

@@ -1,7 +1,7 @@
 import type { ChannelMessage, ToolPart } from '../channel/channel-types.ts';
 import type { RowDependencies } from './chat-tools.ts';
 import { button, newElement, setText } from './dom.ts';
-import { fill } from './words.ts';
+import { fill } from './words/words.ts';
 
 /** The tools that an answer uses, and those for which it asks a consent. */
 export function toolList({ tools, channel, onSent }: RowDependencies) {

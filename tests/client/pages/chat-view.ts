@@ -8,10 +8,10 @@ import type {
   MessagePart,
 } from '../../../src/client/channel/channel-types.ts';
 import type { ChatDependencies } from '../../../src/client/element/chat-dependencies.ts';
-import { chatStyle } from '../../../src/client/element/chat-style.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
-import { languageOf, type Words } from '../../../src/client/element/words.ts';
+import { chatStyle } from '../../../src/client/element/style/chat-style.ts';
+import { languageOf, type Words } from '../../../src/client/element/words/words.ts';
 import { RelayError } from '../../../src/client/session/bot-client.ts';
 import { STATES } from './chat-states.ts';
 

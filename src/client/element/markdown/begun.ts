@@ -1,5 +1,5 @@
-import { inlineNodes } from './markdown-inline.ts';
-import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token, textPieces } from './markdown-lexer.ts';
+import { inlineNodes } from './inline.ts';
+import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token, textPieces } from './lexer.ts';
 
 /** The beginning of a long block that the text after it cannot change. Only the rest of the block is parsed again. */
 export interface Begun {

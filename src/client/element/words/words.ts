@@ -1,7 +1,7 @@
-import { ARABIC } from './words-ar.ts';
-import { ENGLISH, type Words } from './words-en.ts';
+import { ARABIC } from './arabic.ts';
+import { ENGLISH, type Words } from './english.ts';
 
-export type { Words } from './words-en.ts';
+export type { Words } from './english.ts';
 
 /** The words of one language, and the direction of its script. */
 export interface Language {

@@ -1,4 +1,4 @@
-import type { Words } from './words-en.ts';
+import type { Words } from './english.ts';
 
 /** Every text of the chat, in Arabic. */
 export const ARABIC: Words = {

@@ -1,6 +1,6 @@
-import { type Begun, begunOf, goesOn, NOT_BEGUN } from './markdown-begun.ts';
-import { type BlockWords, blockElement } from './markdown-blocks.ts';
-import { type Links, type MarkedToken, parseMarkdown } from './markdown-lexer.ts';
+import { type Begun, begunOf, goesOn, NOT_BEGUN } from './begun.ts';
+import { type BlockWords, blockElement } from './blocks.ts';
+import { type Links, type MarkedToken, parseMarkdown } from './lexer.ts';
 import { morphChildren } from './morph.ts';
 
 /** The pause after a drawing, as a multiple of the time that it took. The page needs time for other work. */

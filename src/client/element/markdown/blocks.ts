@@ -1,6 +1,6 @@
-import { newElement } from './dom.ts';
-import { inlineNodes } from './markdown-inline.ts';
-import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './markdown-lexer.ts';
+import { newElement } from '../dom.ts';
+import { inlineNodes } from './inline.ts';
+import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './lexer.ts';
 
 /** The words for the code and the tables of an answer. */
 export interface BlockWords {

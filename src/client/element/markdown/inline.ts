@@ -1,5 +1,5 @@
-import { newElement } from './dom.ts';
-import type { MarkedToken } from './markdown-lexer.ts';
+import { newElement } from '../dom.ts';
+import type { MarkedToken } from './lexer.ts';
 
 type Inline = Extract<MarkedToken, { type: 'link' | 'image' }>;
 
