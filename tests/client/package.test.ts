@@ -171,17 +171,12 @@ test('the types of the package are valid, and refuse each mistake, in a strict p
   expect(compiled).toEqual({ found: '', fault: '', status: 0 });
 });
 
-/** What Chrome 111, Firefox 115 or Safari 16.4 lacks, with the first versions that have it (MDN's compatibility data). */
+/** What Chrome 123, Firefox 128 or Safari 17.5 lacks, with the first versions that have it (MDN's compatibility data). */
 const NEWER: Readonly<Record<string, RegExp>> = {
-  'attributes of ARIA as properties: Firefox 119': /\.aria[A-Z]|\.role\s*=[^=]/,
-  'AbortSignal.any: Chrome 116, Firefox 124, Safari 17.4': /\bAbortSignal\.any\b/,
   'a stream in a loop: Chrome 124, Safari 27': /\bfor await\s*\([^)]*\bbody\b/,
-  'Promise.withResolvers: Chrome 119, Firefox 121, Safari 17.4': /\bPromise\.(?:withResolvers|try)\b/,
-  'methods of sets: Chrome 122, Firefox 127, Safari 17':
-    /\.(?:union|intersection|difference|symmetricDifference|isSubsetOf|isSupersetOf|isDisjointFrom)\(/,
+  'Promise.try: Firefox 134, Safari 18.2': /\bPromise\.try\b/,
   'methods of iterators: Chrome 122, Firefox 131, Safari 18.4':
     /\bIterator\b|\.(?:keys|values|entries|matchAll)\([^()]*\)\.(?!next\b)\w+\(/,
-  'Array.fromAsync: Chrome 121': /\bArray\.fromAsync\b/,
   'URL.parse: Chrome 126, Safari 18': /\bURL\.parse\b/,
   'bytes of a body, and base64: Chrome 132, Firefox 128, Safari 18':
     /\.(?:bytes|toBase64|fromBase64|toHex)\(/,
