@@ -1,5 +1,5 @@
 import type { Admission } from './admit-call.ts';
-import { modelBrain } from './brains/model.ts';
+import { type Answering, modelBrain } from './brains/model.ts';
 import { type Speed, scriptedBrain } from './brains/scripted.ts';
 import type { Brain, RunError, Search } from './brains/steps.ts';
 import type { EmbeddingModel } from './knowledge/embedding-model.ts';
@@ -44,50 +44,43 @@ export interface BotBrainsOptions {
  * assistant and the scripts.
  */
 export function botBrains(options: BotBrainsOptions): Admission['brainOf'] {
-  const { settings, assistant, speed, brains = {} } = options;
+  const { settings, assistant, speed, onModelError, brains = {} } = options;
   const pace = { wordMs: 60, silenceMs: 40_000, ...speed };
+  const brainOf = (bot: Bot, answering: () => Answering) =>
+    modelBrain({
+      ...{ bot, answering },
+      runError(error) {
+        const told = runErrorOf(error);
+        onModelError?.(`${bot.namespace}/${bot.name}`, told.code);
+        return told;
+      },
+    });
   return (projectId, namespace, name) => {
     const endpoint = `${namespace}/${name}`;
     if (Object.hasOwn(brains, endpoint)) return brains[endpoint];
     if (!settings.namespaces(projectId).includes(namespace)) return undefined;
     const bot = settings.bot(namespace, name);
-    if (bot) return brainOfProject(options, projectId, bot);
-    if (assistant && endpoint === ASSISTANT_BOT)
-      return brainOf(options, { bot: ASSISTANT, model: assistant });
+    if (bot) return brainOf(bot, () => answeringOf(options, projectId, bot));
+    if (assistant && endpoint === ASSISTANT_BOT) return brainOf(ASSISTANT, () => withModel(assistant));
     return scriptedBrain(endpoint, pace);
   };
 }
 
-interface Answering {
-  readonly bot: Bot;
-  readonly model: ModelSettings | undefined;
-  readonly search?: Search | undefined;
-}
-
-function brainOf({ onModelError }: BotBrainsOptions, { bot, model, search }: Answering): Brain {
-  return modelBrain({
-    bot,
-    async model() {
-      if (!model) throw new ModelError('MODEL_NOT_SET');
-      return languageModel(model);
-    },
-    windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
-    ...(search && { search }),
-    runError(error) {
-      const told = runErrorOf(error);
-      onModelError?.(`${bot.namespace}/${bot.name}`, told.code);
-      return told;
-    },
-  });
-}
-
-function brainOfProject(options: BotBrainsOptions, projectId: string, bot: Bot): Brain {
-  const { settings, knowledge } = options;
+/** What answers for a bot of a project. All is read anew, and keys are opened. */
+function answeringOf({ settings, knowledge }: BotBrainsOptions, projectId: string, bot: Bot): Answering {
   const model = bot.usesKnowledge ? embeddingModelOf(settings, projectId) : undefined;
   const search: Search | undefined =
     model && ((query, signal) => knowledge.search(projectId, query, { model, signal }));
-  return brainOf(options, { bot, model: settings.model(projectId, 'completion'), search });
+  return { ...withModel(settings.model(projectId, 'completion')), search };
 }
+
+const withModel = (model: ModelSettings | undefined): Answering => ({
+  async model() {
+    if (!model) throw new ModelError('MODEL_NOT_SET');
+    return languageModel(model);
+  },
+  windowCharacters: model?.windowCharacters ?? USUAL_WINDOW,
+});
 
 /** How long one call of an embedding model may take, in ms: while it waits, no other document is indexed. */
 const EMBED_MS = 120_000;

@@ -457,7 +457,7 @@ describe('the packages of the AI SDK', () => {
             .catch(({ code, todo }) => { said[kind] = [code, todo]; });
         console.log(JSON.stringify(said));`,
     });
-    for (const name of ['service/models', 'service/settings/model-settings.ts', 'secret.ts'])
+    for (const name of ['service/models', 'http/forbidden-addresses.ts'])
       cpSync(join(ROOT, 'src', name), join(folder, name), { recursive: true });
     mkdirSync(join(folder, 'node_modules'));
     symlinkSync(join(ROOT, 'node_modules/undici'), join(folder, 'node_modules/undici'));

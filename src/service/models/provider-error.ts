@@ -6,7 +6,6 @@ const PROBLEMS = {
     "The bot's project has no completion model.",
     'Set one at the console, at AI settings of the project.',
   ],
-  MODEL_KEY_MISSING: ['The model has no key of its provider.', "Enter the provider's key."],
   MODEL_ENDPOINT_MISSING: [
     'The model has no endpoint.',
     'Enter the endpoint: for Azure, https://NAME.openai.azure.com; for Ollama, http://127.0.0.1:11434/v1.',
