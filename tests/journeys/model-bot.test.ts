@@ -12,7 +12,7 @@ import { until } from '../harness/clock/until.ts';
 import { type FaultProxy, faultProxy } from '../harness/faults/fault-proxy.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { demoEvents, wholeMessages } from '../harness/service/demo-service.ts';
-import { modelSettings } from '../harness/service/model-fixtures.ts';
+import { chatChunk, modelSettings } from '../harness/service/model-fixtures.ts';
 import {
   dataStream,
   type ModelRequest,
@@ -59,10 +59,7 @@ type Question = ReturnType<typeof questionOf>;
 /** A question to the model, which the test answers piece by piece. */
 function questionOf({ body }: ModelRequest, res: ServerResponse) {
   res.writeHead(200, { 'Content-Type': 'text/event-stream' }).flushHeaders();
-  const send = (delta: object, finish_reason: string | null = null) => {
-    const head = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'x' };
-    res.write(dataStream({ ...head, choices: [{ index: 0, delta, finish_reason }] }).body);
-  };
+  const send = (delta: object, reason?: string) => res.write(dataStream(chatChunk(delta, reason)).body);
   const end = (reason: string) => {
     send({}, reason);
     res.end(dataStream('[DONE]').body);

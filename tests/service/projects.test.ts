@@ -9,7 +9,7 @@ import {
   startDemoService,
   wholeMessages,
 } from '../harness/service/demo-service.ts';
-import { botWith, SERVICE_SECRET, settingsFile } from '../harness/service/settings-file.ts';
+import { botWith, SERVICE_SECRET, setKeyEnabled, settingsFile } from '../harness/service/settings-file.ts';
 
 const HELLO = { customChannelId: 'c1', customMessageId: 'm1', text: 'hello', action: 'NONE' };
 
@@ -95,7 +95,7 @@ describe('the service with a file', () => {
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('You said: hello');
     outside.setKeyEnabled(id, false);
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('INVALID_API_KEY');
-    service.disableKey(service.key);
+    setKeyEnabled(service, service.key, false);
     await service.close();
     await start({ database: database() });
     // A restart enables nothing.
