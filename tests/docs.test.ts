@@ -238,7 +238,7 @@ describe('the documents', () => {
     const pages = markdownIn('docs/decisions').filter((name) => name !== 'README.md');
     expect(listed.sort()).toEqual(pages.sort());
     for (const name of pages) {
-      const parts = /^# .+\n\nStatus: .+\n\n## Context\n[^]+\n## Decision\n[^]+\n## Consequences\n/;
+      const parts = /^# .+\n\nStatus: .+\n\n## Context\n[\s\S]+\n## Decision\n[\s\S]+\n## Consequences\n/;
       expect([name, parts.test(read(`docs/decisions/${name}`))]).toEqual([name, true]);
     }
   });
