@@ -1,5 +1,6 @@
 import { newElement } from '../dom.ts';
 import type { MarkedToken } from './lexer.ts';
+import { drawnMath } from './math.ts';
 
 type Inline = Extract<MarkedToken, { type: 'link' | 'image' }>;
 
@@ -26,6 +27,8 @@ function nodesOf(token: MarkedToken, isInLink: boolean): Node[] {
       return [newElement('code', { part: 'code' }, token.text)];
     case 'br':
       return [newElement('br')];
+    case 'math':
+      return [drawnMath(token.text, 'inline') ?? new Text(token.raw)];
     case 'checkbox':
       return [new Text(token.checked ? '☑ ' : '☐ ')];
     case 'link':
