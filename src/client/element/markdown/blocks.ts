@@ -1,8 +1,8 @@
 import { newElement } from '../dom.ts';
 import { drawnLater } from './drawn-later.ts';
-import { inlineNodes } from './inline.ts';
+import { inlineNodes, mathNodes } from './inline.ts';
 import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './lexer.ts';
-import { drawnMath, type MathToken } from './math.ts';
+import type { MathToken } from './math.ts';
 
 /** The words for the code, the tables and the math of an answer. */
 export interface BlockWords {
@@ -13,7 +13,7 @@ export interface BlockWords {
 }
 
 /** How many characters of code get colours. */
-const LONGEST_COLORED = 20_000;
+const LONGEST_COLORED = 10_000;
 
 const coloredCode = drawnLater(async () => (await import('./code-colors.ts')).coloredCode, LONGEST_COLORED);
 
@@ -75,12 +75,12 @@ function codeElement(token: Token<'code'>, { code, copy }: BlockWords): HTMLElem
   return newElement('div', { class: 'code', part: 'code-block' }, head, body);
 }
 
-function mathElement({ text, raw }: MathToken, { formula }: BlockWords): HTMLElement {
-  const math = drawnMath(text, 'block');
-  if (math) return newElement('div', { class: 'math', ...scrollable(formula) }, math);
-  const lines = raw.trim().split('\n');
-  const nodes = lines.flatMap((line, at) => (at === 0 ? [line] : [newElement('br'), line]));
-  return newElement('p', { dir: 'auto' }, nodes);
+function mathElement(token: MathToken, { formula }: BlockWords): HTMLElement {
+  const nodes = mathNodes(token, 'block');
+  const isMath = nodes[0] instanceof MathMLElement;
+  return isMath
+    ? newElement('div', { class: 'math', ...scrollable(formula) }, nodes)
+    : newElement('p', { dir: 'auto' }, nodes);
 }
 
 function listElement({ ordered, start, items }: Token<'list'>, words: BlockWords): HTMLElement {

@@ -38,22 +38,26 @@ const NEAR = 2_048;
 
 const token = (raw: string, text: string): MathToken => ({ type: 'math', raw, text: text.trim() });
 
+function blockOf(source: string): MathToken | undefined {
+  for (const block of BLOCKS) {
+    const [raw, text = ''] = block.exec(source) ?? [];
+    if (raw !== undefined && text.trim() !== '') return token(raw, text);
+  }
+  return undefined;
+}
+
 /** Math as extensions of marked. */
 export const MATH: TokenizerExtension[] = [
   {
     name: 'math',
     level: 'block',
+    // Only where it is math: a paragraph that is cut often takes long.
     start(source) {
-      const at = source.slice(0, NEAR).search(/\n {0,3}(?:\$\$|\\\[)/);
-      return at < 0 ? undefined : at + 1;
-    },
-    tokenizer(source) {
-      for (const block of BLOCKS) {
-        const [raw, text = ''] = block.exec(source) ?? [];
-        if (raw !== undefined && text.trim() !== '') return token(raw, text);
-      }
+      for (const { index } of source.slice(0, NEAR).matchAll(/\n(?= {0,3}(?:\$\$|\\\[))/g))
+        if (blockOf(source.slice(index + 1))) return index + 1;
       return undefined;
     },
+    tokenizer: blockOf,
   },
   {
     name: 'math',
