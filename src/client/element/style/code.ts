@@ -16,9 +16,9 @@ math { font-size: 1.1em; }
 [mathvariant^="sans"] { font-family: sans-serif; }
 [mathvariant="monospace"] { font-family: ui-monospace, monospace; }
 [mathvariant*="italic"] { font-style: italic; }
-mtable[columnalign^="left"] mtd, mtable[columnalign^="right left"] mtd:nth-child(even) { text-align: left; }
-mtable[columnalign^="right left"] mtd:nth-child(odd) { text-align: right; }
-mtable[columnspacing="0em"] mtd { padding-inline: 0; }
+mtable:is([columnalign^="left"], [columnalign^="right left"]) > mtr > mtd { text-align: left; }
+mtable[columnalign^="right left"] > mtr > mtd:nth-child(odd) { text-align: right; }
+mtable[columnspacing="0em"] > mtr > mtd { padding-inline: 0; }
 menclose[notation="box"] { border: 1px solid; padding: .2em .3em; }
 menclose[notation*="strike"] { text-decoration: line-through; }
 `;
