@@ -155,17 +155,19 @@ describeInChromium('an answer in Markdown', () => {
     ['Hello\nthere', p('Hello<br>there')],
     ['**a** *b* ~~c~~ `d`', p('<strong>a</strong> <em>b</em> <del>c</del> <code part="code">d</code>')],
     ['#### Deep', '<h3 dir="auto" data-depth="4">Deep</h3>'],
+    ['## **a** `b` ##', '<h3 dir="auto" data-depth="2"><strong>a</strong> <code part="code">b</code></h3>'],
+    ['##', '<h3 dir="auto" data-depth="2"></h3>'],
     ['- a\n- b\n  1. c', '<ul><li dir="auto">a</li><li dir="auto">b<ol><li dir="auto">c</li></ol></li></ul>'],
     ['3. a\n4. b', '<ol start="3"><li dir="auto">a</li><li dir="auto">b</li></ol>'],
     ['- [x] a\n- [ ] b', '<ul><li dir="auto">☑ a</li><li dir="auto">☐ b</li></ul>'],
     ['> a\n\n---', `<blockquote>${p('a')}</blockquote><hr>`],
     [
       '```js\nif (a < b) {}\n```',
-      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="region" tabindex="0" aria-label="Code (js)"><code><span class="hljs-keyword">if</span> (a &lt; b) {}</code></pre></div>',
+      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="group" tabindex="0" aria-label="Code (js)"><code><span class="hljs-keyword">if</span> (a &lt; b) {}</code></pre></div>',
     ],
     [
       '| a | b |\n|---|--:|\n| 1 | 2 |',
-      '<div class="table" role="region" tabindex="0" aria-label="Table"><table><thead><tr><th dir="auto">a</th><th dir="auto" data-align="right">b</th></tr></thead><tbody><tr><td dir="auto">1</td><td dir="auto" data-align="right">2</td></tr></tbody></table></div>',
+      '<div class="table" role="group" tabindex="0" aria-label="Table"><table><thead><tr><th dir="auto">a</th><th dir="auto" data-align="right">b</th></tr></thead><tbody><tr><td dir="auto">1</td><td dir="auto" data-align="right">2</td></tr></tbody></table></div>',
     ],
     ['&lt;b&gt; &copy; &#x41; &nothing;', p('&lt;b&gt; © A &amp;nothing;')],
   ])('is shown by elements: %j', async (text, html) => {

@@ -17,8 +17,8 @@ const LONGEST_COLORED = 10_000;
 
 const coloredCode = drawnLater(async () => (await import('./code-colors.ts')).coloredCode, LONGEST_COLORED);
 
-/** The attributes of a box that can be scrolled sideways with the keyboard alone. */
-const scrollable = (label: string) => ({ role: 'region', tabindex: '0', 'aria-label': label });
+/** The attributes of a box that can be scrolled sideways with the keyboard alone. As regions, many would be landmarks. */
+const scrollable = (label: string) => ({ role: 'group', tabindex: '0', 'aria-label': label });
 
 /** The element of one block; undefined if it is not shown. Of code, the beginning `begun` is left out. */
 export function blockElement(token: MarkedToken, words: BlockWords, begun = ''): HTMLElement | undefined {

@@ -1,8 +1,9 @@
-import type { RootContent } from 'hast';
 import { common, createLowlight } from 'lowlight';
 
 // Loaded with the first block of code that has ended. The build makes a file of its own of this module.
 const lowlight = createLowlight(common);
+
+type Tokens = readonly ReturnType<typeof lowlight.highlight>['children'][number][];
 
 /** How deep tokens may be in tokens. */
 const MAX_DEPTH = 50;
@@ -14,7 +15,7 @@ export function coloredCode(text: string, language: string): DocumentFragment {
   return fragment;
 }
 
-function appendTokens(parent: Node, tokens: readonly RootContent[], depth: number): void {
+function appendTokens(parent: Node, tokens: Tokens, depth: number): void {
   if (depth > MAX_DEPTH) throw new RangeError('The code is too deep.');
   for (const token of tokens) {
     if (token.type === 'text') parent.appendChild(new Text(token.value));
