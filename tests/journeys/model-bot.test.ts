@@ -263,7 +263,7 @@ describe('a channel of our client, in front of a bot with a model', () => {
     await page.stop();
     expect((await story)?.state).toBe('stopped');
     await until((await question(2)).isLeft);
-    const again = page.retry();
+    const again = page.regenerate();
     (await question(3)).say('A fox.');
     (await question(3)).done();
     expect((await again)?.state).toBe('done');
