@@ -6,7 +6,7 @@ import type { EmbeddingModel } from './knowledge/embedding-model.ts';
 import type { Knowledge } from './knowledge/knowledge.ts';
 import { embedder } from './models/embedder.ts';
 import { languageModel } from './models/language-model.ts';
-import { ModelError, providerError } from './models/provider-error.ts';
+import { ModelError, modelError } from './models/provider-error.ts';
 import type { Bot } from './settings/bot.ts';
 import { hintOf, type ModelSettings, USUAL_WINDOW } from './settings/model-settings.ts';
 import { DEMO, type Settings } from './settings/settings.ts';
@@ -103,7 +103,7 @@ export function embeddingModelOf(
           return embeddings.map((embedding) => Float32Array.from(embedding));
         } catch (error) {
           signal.throwIfAborted();
-          throw new SettingsError(providerError(error).message);
+          throw new SettingsError(modelError(error).message);
         }
       },
     }
@@ -113,5 +113,6 @@ export function embeddingModelOf(
 /** What a run is told of an error of a model, or of the knowledge. */
 function runErrorOf(error: unknown): RunError {
   if (error instanceof SettingsError) return { code: 'KNOWLEDGE_FAILED', message: error.message };
-  return providerError(error);
+  const { code, message } = modelError(error);
+  return { code, message };
 }
