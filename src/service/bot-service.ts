@@ -57,7 +57,7 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   const { projectOfKey, countMessage } = settings;
   const brainOf = botBrains({ ...options, settings, knowledge });
   const admit = endpointLimit(limit);
-  const service = { channels, maxExecutionMs, countMessage };
+  const service = { channels, maxExecutionMs, countMessage, onFault };
   const admission = { service, operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
   const server = createServer((req, res) =>
     answer(req, res, admission).catch((error) => {
