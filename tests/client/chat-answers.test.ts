@@ -48,7 +48,7 @@ describeInChromium('an answer', () => {
     await tab.page.waitForFunction(async () => /^track --parcel/.test(await navigator.clipboard.readText()));
     expect(await button('Good answer').getAttribute('aria-pressed')).toBe('true');
     await button('Bad answer').click();
-    await button('Ask again').click();
+    await button('Regenerate').click();
     const [judged, asked] = await calls();
     expect(judged).toEqual(['feedback', expect.any(String), 'BAD']);
     expect(asked).toEqual(['regenerate', judged?.[1]]);
@@ -75,9 +75,9 @@ describeInChromium('an answer', () => {
     await tab.page.getByText('The answer is not complete. The bot service cannot be reached.').waitFor();
     await button('Copy request id').first().click();
     await tab.page.waitForFunction(async () => (await navigator.clipboard.readText()) === '0a1b2c3d-request');
-    expect(await button(/^Ask again in (90|[5-8]\d) sec$/).getAttribute('aria-disabled')).toBe('true');
-    await button(/^Ask again in/).click({ force: true });
-    await button('Ask again').evaluate((element: HTMLElement) => {
+    expect(await button(/^Regenerate in (90|[5-8]\d) sec$/).getAttribute('aria-disabled')).toBe('true');
+    await button(/^Regenerate in/).click({ force: true });
+    await button('Regenerate').evaluate((element: HTMLElement) => {
       element.click();
       element.click();
     });
@@ -266,10 +266,10 @@ describeInChromium('an answer that failed', () => {
       set({ messages: [] });
       set({ messages: [failed] });
       performance.now = now;
-      return document.querySelector('#chat')?.shadowRoot?.querySelector('[part~=ask-again]')?.textContent;
+      return document.querySelector('#chat')?.shadowRoot?.querySelector('[part~=regenerate]')?.textContent;
     });
     // Of 60 seconds, 20 have gone by, and what the test took.
-    expect(first).toMatch(/^Ask again in ([1-3]?\d|40) sec$/);
+    expect(first).toMatch(/^Regenerate in ([1-3]?\d|40) sec$/);
   });
 
   test('is not shown and read out a second time by a history that failed with it', async () => {

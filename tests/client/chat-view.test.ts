@@ -72,8 +72,8 @@ describeInChromium('the composer', () => {
 
   test.each([
     ['empty', 'Where is my parcel?'],
-    ['done', 'Ask again'],
-    ['stopped', 'Ask again'],
+    ['done', 'Regenerate'],
+    ['stopped', 'Regenerate'],
     ['consent', 'Allow once'],
     ['done', 'Send'],
   ])('takes two clicks for one, which would be two paid runs: %s, %s', async (state, name) => {
@@ -309,7 +309,7 @@ describeInChromium('the chat', () => {
     }
     expect(reached.filter(Boolean)).toEqual([
       ...['New chat', 'Sign out', 'Conversation', 'its page', 'Copy', 'Code (sh)', 'Table', 'Copy answer'],
-      ...['Ask again', 'Good answer', 'Bad answer', 'Message', 'Attach files', 'Send'],
+      ...['Regenerate', 'Good answer', 'Bad answer', 'Message', 'Attach files', 'Send'],
     ]);
   });
 

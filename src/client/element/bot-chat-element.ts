@@ -9,6 +9,7 @@ import { chatView } from './chat-view.ts';
 import { chatsOf, clientOf } from './chats.ts';
 import { button, newElement } from './dom.ts';
 import { showError } from './error-text.ts';
+import { keptDrafts } from './kept-drafts.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import { chatStyle } from './style/chat-style.ts';
 import { languageOf, type Words } from './words/words.ts';
@@ -100,7 +101,7 @@ export class BotChatElement extends ElementBase {
     };
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
-      ...{ bot, bots: choice, draft, onBot },
+      ...{ bot, bots: choice, draft, drafts: keptDrafts(client), onBot },
       isOtherOrigin: isOtherOrigin(base),
       botName: settings.title ?? bot,
       suggestions: settings.suggestions ?? [],

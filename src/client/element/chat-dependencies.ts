@@ -1,6 +1,7 @@
 import type { Channel } from '../channel/channel-types.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import type { Chats } from './chats.ts';
+import type { Drafts } from './kept-drafts.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Language } from './words/words.ts';
 
@@ -22,6 +23,8 @@ export interface ChatDependencies {
   readonly bot: string;
   readonly bots: readonly string[];
   readonly onBot: (bot: string) => void;
+  /** What this tab keeps of texts that were not sent. */
+  readonly drafts?: Drafts | undefined;
   /** The text that was written before the user chose the bot. */
   readonly draft?: Draft | undefined;
   /** The user whose name and password are filled in, in the demo. */

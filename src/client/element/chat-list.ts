@@ -80,7 +80,7 @@ interface ItemDependencies extends Pick<ChatListDependencies, 'tools'> {
 
 function chatItem({ title, at }: Chat, { tools, isOpen, open }: ItemDependencies): HTMLElement {
   const { words, lang } = tools;
-  const time = newElement('time', { class: 'note' }, timeText(new Date(at), lang, true));
+  const time = newElement('time', { class: 'note' }, timeText(new Date(at), lang));
   const element = button('', 'chat', open);
   element.append(newElement('span', { dir: 'auto' }, title || words.file), time);
   setAttribute(element, 'aria-current', isOpen ? 'true' : undefined);

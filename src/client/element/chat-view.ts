@@ -1,3 +1,4 @@
+import { avatarOf } from './avatar.ts';
 import type { ChatDependencies, Draft } from './chat-dependencies.ts';
 import { chatHeader } from './chat-header.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
@@ -46,7 +47,8 @@ export function chatView(dependencies: ChatDependencies): ChatView {
 function chatElements(dependencies: ChatDependencies) {
   const { language, channel, botName } = dependencies;
   const { region, announce } = announcer();
-  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
+  const avatar = () => avatarOf({ title: botName, suggestions: [] });
+  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst(), avatar };
   const onSent = () => {
     writer.focus();
     log.scrollToEnd();
@@ -58,7 +60,8 @@ function chatElements(dependencies: ChatDependencies) {
     onSent();
   };
   const header = chatHeader({ ...dependencies, tools, onOpen });
-  const log = messageLog({ tools, channel, botName, onSent });
+  const onEdit = (text: string) => writer.edit(text);
+  const log = messageLog({ tools, channel, botName, onSent, onEdit });
   const maySend = () => {
     const isSignedIn = Boolean(channel.getSnapshot().session);
     if (!isSignedIn) form.focus();

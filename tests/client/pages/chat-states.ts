@@ -1,5 +1,6 @@
 /// <reference lib="dom" />
 
+import type { FilePart } from '../../../src/client/channel/channel-types.ts';
 import { defineBotChat } from '../../../src/client/element/bot-chat-element.ts';
 import type { RelayError } from '../../../src/client/session/bot-client.ts';
 import type { ChatWindow } from './chat-view.ts';
@@ -22,6 +23,21 @@ const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
 async function attach(name: string): Promise<void> {
   const data = new DataTransfer();
   data.items.add(new File(['text'], name));
+  inChat('.chat')?.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
+  await frame();
+}
+
+const PICTURE: FilePart = {
+  ...{ type: 'file', mediaType: 'image/png', filename: 'cat.png', url: '/cat.png', blobId: 'cat' },
+};
+
+/** Attaches a picture, whose upload then waits. */
+async function attachPicture(name: string): Promise<void> {
+  const canvas = new OffscreenCanvas(320, 200);
+  const context = canvas.getContext('2d');
+  if (context) Object.assign(context, { fillStyle: 'teal' }).fillRect(0, 0, 320, 200);
+  const data = new DataTransfer();
+  data.items.add(new File([await canvas.convertToBlob()], name, { type: 'image/png' }));
   inChat('.chat')?.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
   await frame();
 }
@@ -204,6 +220,84 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     const failed = { code: 'unreachable', requestId: '0a1b2c3d-request' };
     const messages = [question('أين طردي؟'), answer({ text: 'طردك', failed }), answer({ failed: {} })];
     set({ status: 'error', messages, error: answer({ failed: { ...failed, code: 'x' } }).error });
+  },
+  tools: ({ set, question, answer }) => {
+    const tool = { type: 'dynamic-tool', toolName: 'find_parcel' } as const;
+    const input = { number: 'DE-2024-0815', country: 'Germany', options: { history: true } };
+    set({
+      status: 'streaming',
+      messages: [
+        question('Where is it?'),
+        answer({
+          text: 'It is in **Hamburg**.',
+          parts: [
+            { ...tool, toolCallId: '1', input, state: 'output-available', output: { place: 'Hamburg' } },
+            {
+              ...tool,
+              toolCallId: '2',
+              input: {},
+              state: 'approval-responded',
+              approval: { id: '2', approved: false },
+            },
+            { type: 'text', text: 'It is in **Hamburg**.' },
+          ],
+        }),
+        question('And the other one?'),
+        answer({
+          state: 'streaming',
+          parts: [{ ...tool, toolCallId: '3', input, state: 'input-available' }],
+        }),
+      ],
+    });
+    inChat<HTMLElement>('.tool summary')?.click();
+  },
+  'consent-long': ({ set, question, answer }) => {
+    const text = 'Dear Ada, your parcel is on its way, and it arrives tomorrow. '.repeat(12);
+    set({
+      messages: [
+        question('Tell Ada.'),
+        answer({
+          parts: [
+            {
+              ...{ type: 'dynamic-tool', toolName: 'send_email', toolCallId: '1' },
+              ...{ input: { to: 'ada@example.com', subject: 'Your parcel' } },
+              ...{ state: 'approval-requested', approval: { id: '1' } },
+            },
+            {
+              ...{ type: 'dynamic-tool', toolName: 'sendEmail', toolCallId: '2', input: { text } },
+              ...{ state: 'approval-requested', approval: { id: '2' } },
+            },
+          ],
+        }),
+      ],
+    });
+    inChat<HTMLElement>('.consent summary')?.click();
+  },
+  comment: ({ set, question, answer }) => {
+    set({
+      messages: [
+        question('Hello'),
+        answer({ text: 'Hello.', metadata: { messageId: 'm', verdict: 'BAD', createdAt: Date.now() } }),
+      ],
+    });
+    inChat<HTMLElement>('.down')?.click();
+  },
+  'scrolled-up': async ({ set, question, answer }) => {
+    set({ messages: [question('Tell me all.'), answer({ text: 'A line.\n\n'.repeat(60) })] });
+    await frame();
+    await frame();
+    inChat('.log')?.scrollTo(0, 300);
+    await frame();
+  },
+  picture: async (window) => {
+    await attachPicture('cat.png');
+    window.finishUpload(PICTURE);
+    await frame();
+    inChat<HTMLTextAreaElement>('textarea')?.focus();
+    window.set({
+      messages: [window.question('', { parts: [PICTURE, { type: 'text', text: 'What is it?' }] })],
+    });
+    await frame();
   },
   arabic: ({ show, set, question, answer }) => {
     show({ lang: 'ar' });
