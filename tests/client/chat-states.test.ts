@@ -47,9 +47,12 @@ describeInChromium('each state of the chat', () => {
           const log = host.shadowRoot?.querySelector('.messages') as Element;
           const all = log.getBoundingClientRect();
           const isRightToLeft = getComputedStyle(log).direction === 'rtl';
-          const [question, answer] = [...log.children].map((row) => {
-            const box = row.getBoundingClientRect();
-            const ends = [Math.round(box.left - all.left), Math.round(all.right - box.right)];
+          const inset = Number.parseFloat(getComputedStyle(log.children[0] as Element).paddingInlineEnd);
+          const boxes = [log.querySelector('.question .text'), log.querySelector('.answer')];
+          const [question, answer] = boxes.map((one) => {
+            const box = (one as Element).getBoundingClientRect();
+            const gap = one?.matches('.text') ? inset : 0;
+            const ends = [Math.round(box.left - all.left - gap), Math.round(all.right - box.right - gap)];
             return isRightToLeft ? ends.reverse() : ends;
           });
           return { isRightToLeft, question, answer };

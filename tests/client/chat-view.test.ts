@@ -51,17 +51,73 @@ describeInChromium('the composer', () => {
     ]);
   });
 
-  test('has Stop beside Send while an answer comes, and gives the focus back to the text', async () => {
+  test('has Stop in the place of Send while an answer comes, and gives the focus back to the text', async () => {
     expect(await button('Stop').count()).toBe(0);
+    const place = (name: string) =>
+      button(name).evaluate((one) => JSON.stringify(one.getBoundingClientRect()));
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ text: 'x' })] });
+    });
+    const before = await place('Send');
     await enter('streaming');
+    expect(await place('Stop')).toBe(before);
+    expect(await button('Send').count()).toBe(0);
     await later();
     await button('Stop').focus();
     await tab.page.keyboard.press('Enter');
     expect(await calls()).toEqual([['stop']]);
-    expect(await button('Send').count()).toBe(1);
     await tab.page.evaluate(() => (globalThis as ChatWindow).set({ status: 'ready' }));
     expect(await button('Stop').count()).toBe(0);
     expect(await focused()).toBe('Message');
+  });
+
+  test('stops with Escape while an answer comes, and then alone', async () => {
+    await input().press('Escape');
+    expect(await calls()).toEqual([]);
+    await enter('streaming');
+    await later();
+    await input().press('Escape');
+    expect(await calls()).toEqual([['stop']]);
+  });
+
+  test('takes the last question back with the arrow up, if nothing is written', async () => {
+    await enter('done');
+    await input().fill('Draft');
+    await input().press('ArrowUp');
+    expect(await input().inputValue()).toBe('Draft');
+    await input().fill('');
+    await input().press('ArrowUp');
+    expect(await input().inputValue()).toBe('Where is my parcel?\nI wait for it.');
+    await input().press('Enter');
+    expect(await calls()).toEqual([['send', 'Where is my parcel?\nI wait for it.']]);
+  });
+
+  test('takes a question to edit below what is written already', async () => {
+    await enter('done');
+    await input().fill('Draft');
+    await button('Edit').click();
+    expect(await focused()).toBe('Message');
+    expect(await input().inputValue()).toBe('Draft\n\nWhere is my parcel?\nI wait for it.');
+  });
+
+  test.each([
+    [
+      'comes back if it was refused for good',
+      { code: 'body_too_large', status: 413, retryable: false },
+      'Long',
+    ],
+    ['is gone if it may have run', { code: 'connection_lost', status: 0 }, ''],
+  ])('has a text that %s', async (_, failed, left) => {
+    await tab.page.evaluate((failed) => {
+      const { answerSends, answer } = globalThis as ChatWindow;
+      answerSends(answer({ failed }));
+    }, failed);
+    await input().fill('Long');
+    await input().press('Enter');
+    await tab.twoFrames();
+    expect(await calls()).toEqual([['send', 'Long']]);
+    expect(await input().inputValue()).toBe(left);
   });
 
   test('sends a suggestion', async () => {
@@ -141,11 +197,48 @@ describeInChromium('the files of a message', () => {
     await tab.page.locator('input[type=file]').setInputFiles(file);
     await finish(undefined);
     const row = tab.page.locator('.files li[data-state=error]');
-    await row.getByText('It is too large.', { exact: true }).waitFor();
-    expect(await announced()).toEqual(['a.txt is not attached. It is too large.']);
+    await row.getByText('This is too large. Send less at once.', { exact: true }).waitFor();
+    expect(await announced()).toEqual(['a.txt is not attached. This is too large. Send less at once.']);
     await input().fill('Without');
     await button('Send').click();
     expect((await calls()).at(-1)).toEqual(['send', 'Without']);
+  });
+
+  test('come back with their message if it was refused for good', async () => {
+    await tab.page.evaluate(() => {
+      const { answerSends, answer } = globalThis as ChatWindow;
+      answerSends(answer({ failed: { code: 'body_too_large', status: 413, retryable: false } }));
+    });
+    await tab.page.locator('input[type=file]').setInputFiles(file);
+    await finish(PART);
+    await input().press('Enter');
+    await tab.page.locator('.files li[data-state=done]').waitFor();
+    await tab.page.evaluate(() => (globalThis as ChatWindow).answerSends(undefined));
+    await later();
+    await input().press('Enter');
+    expect((await calls()).slice(1)).toEqual(Array(2).fill(['send', { text: '', files: [PART] }]));
+    expect(await tab.page.locator('.files li').count()).toBe(0);
+  });
+
+  test('are seen if they are pictures, also in their message, until the user has left', async () => {
+    await enter('picture');
+    const pictures = tab.page.locator('img.thumbnail');
+    const widths = () =>
+      pictures.evaluateAll((all) => all.map((one) => (one as HTMLImageElement).naturalWidth));
+    expect(await widths()).toEqual([320, 320]);
+    const url = await pictures.first().getAttribute('src');
+    const revoked = await tab.page.evaluate(() => {
+      const { revokeObjectURL } = URL;
+      const urls: string[] = [];
+      URL.revokeObjectURL = (one) => {
+        urls.push(one);
+        revokeObjectURL(one);
+      };
+      (globalThis as ChatWindow).show();
+      URL.revokeObjectURL = revokeObjectURL;
+      return urls;
+    });
+    expect(revoked).toEqual([url]);
   });
 
   test.each(['drop', 'paste'])('come by %s', async (type) => {
@@ -303,12 +396,23 @@ describeInChromium('the chat', () => {
     await enter('done');
     const reached: (string | null | undefined)[] = [];
     await tab.page.locator('#chat').evaluate(() => document.querySelector<HTMLElement>('h1')?.focus());
-    for (let at = 0; at < 14; at += 1) {
+    for (let at = 0; at < 16; at += 1) {
       await tab.page.keyboard.press('Tab');
       reached.push(await focused());
     }
     expect(reached.filter(Boolean)).toEqual([
-      ...['New chat', 'Sign out', 'Conversation', 'its page', 'Copy', 'Code (sh)', 'Table', 'Copy answer'],
+      ...[
+        'New chat',
+        'Sign out',
+        'Conversation',
+        'Copy message',
+        'Edit',
+        'its page',
+        'Copy',
+        'Code (sh)',
+        'Table',
+      ],
+      'Copy answer',
       ...['Regenerate', 'Good answer', 'Bad answer', 'Message', 'Attach files', 'Send'],
     ]);
   });

@@ -16,6 +16,6 @@ export function isBlank(value: unknown): boolean {
 
 /** A value in a box, which can be scrolled with the keyboard. */
 export function jsonBox(value: unknown, label: string): HTMLElement {
-  const attributes = { class: 'value', dir: 'auto', tabindex: '0', role: 'region', 'aria-label': label };
+  const attributes = { class: 'value', dir: 'auto', tabindex: '0', role: 'group', 'aria-label': label };
   return newElement('pre', attributes, newElement('code', {}, readable(value)));
 }

@@ -40,6 +40,8 @@ export type ChatWindow = typeof globalThis & {
   question(text: string, changes?: Partial<ChannelMessage>): ChannelMessage;
   /** Ends the upload of a file; without a part, it has failed, and if `isTold`, the page is told why. */
   finishUpload(part: FilePart | undefined, isTold?: boolean): void;
+  /** What `send` resolves with. */
+  answerSends(answer: ChannelMessage | undefined): void;
   /** Has all calls of the session fail. */
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
@@ -51,6 +53,7 @@ const START: ChannelSnapshot = {
 };
 const calls: unknown[][] = [];
 let refusal: RelayError | undefined;
+let sent: ChannelMessage | undefined;
 const errorOf = (failed: object) =>
   new RelayError('The bot service cannot be reached.', { code: 'x', status: 502, ...failed });
 const note =
@@ -71,7 +74,10 @@ const channel: Channel = {
   },
   getSnapshot: () => snapshot,
   getServerSnapshot: () => snapshot,
-  send: note('send', undefined),
+  send(...args) {
+    calls.push(['send', ...args]);
+    return Promise.resolve(sent);
+  },
   stop: note('stop', undefined),
   regenerate: note('regenerate', undefined),
   consent: note('consent', undefined),
@@ -83,7 +89,7 @@ const channel: Channel = {
     signal?.addEventListener('abort', () => calls.push(['aborted', file.name]));
     return new Promise((resolve) => {
       finish = (part, isTold = true) => {
-        if (!part && isTold) onError?.(new RelayError('It is too large.', { code: 'x', status: 413 }));
+        if (!part && isTold) onError?.(new RelayError('It is over 1000 bytes.', { code: 'body_too_large', status: 413 }));
         resolve(part);
       };
     });
@@ -119,7 +125,7 @@ Object.assign(globalThis, {
     const { calls: answers, words, ...first } = its;
     end();
     snapshot = { ...START, ...first };
-    refusal = undefined;
+    refusal = sent = undefined;
     calls.length = 0;
     const host = document.createElement('div');
     host.id = 'chat';
@@ -171,6 +177,9 @@ Object.assign(globalThis, {
   },
   question: (said, changes = {}) => message('user', text(said), changes),
   finishUpload: (part, isTold) => finish(part, isTold),
+  answerSends(answer) {
+    sent = answer;
+  },
   refuse(failed) {
     refusal = errorOf(failed);
   },

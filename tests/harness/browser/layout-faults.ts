@@ -31,7 +31,7 @@ export function layoutFaults(): string[] {
   const boxes = [...root.querySelectorAll(PARTS)].filter(isSeen).map(boxOf);
   if (boxes.length === 0) faults.push('nothing is shown');
   const shown = boxes.filter(({ isEmpty }) => !isEmpty);
-  const layerOf = (element: Element) => element.closest('.panel');
+  const layerOf = (element: Element) => element.closest('.panel, .to-end');
   for (const [at, one] of shown.entries()) {
     if (one.left < -1 || one.right > innerWidth + 1 || one.top < -1 || one.bottom > innerHeight + 1)
       faults.push(`outside of the window: ${nameOf(one.element)}`);
@@ -70,9 +70,10 @@ export function layoutFaults(): string[] {
     isSeen,
   )) {
     const { left, right } = row.getBoundingClientRect();
-    const texts = [...row.querySelectorAll('span, p'), ...(row.matches('.text') ? [row] : [])].flatMap(
-      linesOf,
-    );
+    // What is cut off with an ellipsis ends with its box.
+    const lines = (one: Element) =>
+      getComputedStyle(one).textOverflow === 'ellipsis' ? [one.getBoundingClientRect()] : linesOf(one);
+    const texts = [...row.querySelectorAll('span, p'), ...(row.matches('.text') ? [row] : [])].flatMap(lines);
     if (texts.some((line) => line.left < left + 4 || line.right > right - 4))
       faults.push(`text at the border of its box: ${nameOf(row)}`);
   }

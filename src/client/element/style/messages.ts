@@ -58,7 +58,7 @@ th { font-size: .9rem; color: var(--muted); }
 .trouble button { margin-block-end: .25rem; }
 :host > .trouble { margin: 1rem; }
 .details { font-size: .8rem; color: var(--muted); }
-.more { display: flex; align-items: center; gap: .5rem; inline-size: fit-content; max-inline-size: 100%; min-block-size: 2.25rem; cursor: pointer; overflow-wrap: anywhere; }
+.more { display: flex; align-items: center; gap: .5rem; inline-size: fit-content; max-inline-size: 100%; min-block-size: 2.25rem; padding-inline-end: .25rem; cursor: pointer; overflow-wrap: anywhere; }
 .more::after { content: ""; flex: none; inline-size: .4rem; block-size: .4rem; border: solid; border-width: 0 1.5px 1.5px 0; rotate: 45deg; translate: 0 -.1rem; }
 [open] > .more::after { rotate: 225deg; translate: 0 .1rem; }
 .more:hover { color: var(--text); }
