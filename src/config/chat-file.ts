@@ -4,14 +4,16 @@ import { z } from 'zod';
 /** The names of the words that `CHAT_FILE` can replace, as the chat has them. */
 export const CHAT_WORDS: ReadonlySet<string> = new Set(
   (
-    'attach attached allowAlways allowOnce answering askAgain askAgainIn askAgainHint bad bot ' +
-    'chats chatsNote code connectionLost conversation copied copy copyAnswer copyId crossSite demoUser denied ' +
-    'deny empty errorAway errorBusy errorForbidden errorLarge errorLost errorMissing errorPassword ' +
-    'errorSignedOut errorSlow failedAnswer file files forgetChat forgetChatAsk good guest incomplete keys ' +
-    'loading message newChat newChatAsk noName notCopied notUploaded nothing password provider ' +
-    'queued remove requestId saidBot saidYou send signIn signInAsk signOut ' +
-    'signedInAs signedOut stop stopped suggestions table tool toolDone toolWants ' +
-    'tryAgain tryAgainIn uploading uploadsFirst user waiting'
+    'account attach attached allowAlways allowOnce answering askAgain askAgainIn ' +
+    'askAgainHint bad bot cancel chatTitle chats chatsNote code connectionLost ' +
+    'conversation copied copy copyAnswer copyId crossSite delete deleteChat deleteChatAsk ' +
+    'deleteChatNote demoUser denied deny empty errorAway errorBusy errorForbidden ' +
+    'errorLarge errorLost errorMissing errorPassword errorSignedOut errorSlow failedAnswer ' +
+    'file files good guest hideChats incomplete keys loading message newChat newChatAsk ' +
+    'newChatNote noChats noName notCopied notUploaded nothing password provider queued ' +
+    'remove renameChat requestId saidBot saidYou save send signIn signInAsk signOut ' +
+    'signedInAs signedOut stop stopped suggestions table tool toolDone toolWants tryAgain ' +
+    'tryAgainIn uploading uploadsFirst user waiting'
   ).split(' '),
 );
 
@@ -42,7 +44,7 @@ const PAIRS: readonly (readonly [text: Color, behind: Color])[] = [
 ];
 
 const MAX_BYTES = 65_536;
-const MAX_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 4;
 const line = z
   .string('must be a text')
   .min(1, 'must not be empty')

@@ -8,6 +8,8 @@ export interface ChatTools extends Language {
   readonly announce: (text: string | readonly (Node | string)[]) => void;
   /** Whether a press is the first one: the second press of a double-click would be another paid run. */
   readonly isFirstPress: () => boolean;
+  /** A new picture of the bot. */
+  readonly avatar: () => HTMLElement;
 }
 
 /** Presses with less than this time between them, in ms, are one press. */

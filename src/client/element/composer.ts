@@ -56,6 +56,8 @@ export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: C
     focus,
     /** The text that is written and not sent. */
     draft: () => text.value,
+    /** Whether nothing is written and nothing attached. */
+    isEmpty: () => text.value === '' && files.isEmpty(),
     /** Forgets what was written and attached. */
     clear() {
       text.value = '';

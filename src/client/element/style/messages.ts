@@ -32,12 +32,10 @@ th, td { padding: .3rem .7rem; border: 1px solid var(--line); text-align: start;
 .consent p, .trouble p { flex-basis: 100%; }
 .tool { color: var(--muted); font-size: .875rem; }
 .trouble { border-color: var(--bad); background: var(--surface); }
-:host > .trouble { margin: 1rem; }
 .actions { display: flex; flex-wrap: wrap; gap: .35rem; }
 .actions { margin-inline-start: -.6rem; }
 .actions button { min-block-size: 2.25rem; padding: .1rem .6rem; color: var(--muted); border-color: transparent; background: none; }
 .actions button:is(:hover, [aria-pressed="true"]) { border-color: var(--edge); color: var(--text); }
-svg { inline-size: 1.25em; block-size: 1.25em; vertical-align: middle; fill: none; stroke: currentColor; stroke-width: 1.75; }
 .down svg { rotate: 180deg; }
 @media (prefers-reduced-motion: no-preference) {
   .answer[data-state="streaming"] .answer-text > ::after { animation: blink 1.2s steps(2, jump-none) infinite; }
