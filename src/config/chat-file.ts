@@ -4,16 +4,18 @@ import { z } from 'zod';
 /** The names of the words that `CHAT_FILE` can replace, as the chat has them. */
 export const CHAT_WORDS: ReadonlySet<string> = new Set(
   (
-    'attach attached allowAlways allowOnce bad bot cancel chats chatsNote code comment ' +
-    'commentSent connectionLost conversation copied copy copyAnswer copyId copyQuestion ' +
-    'crossSite demoUser denied deny details edit empty errorAway errorBusy errorCode ' +
+    'account attach attached allowAlways allowOnce bad bot cancel chatTitle chats ' +
+    'chatsNote code comment commentSent connectionLost conversation copied copy ' +
+    'copyAnswer copyId copyQuestion crossSite delete deleteChat deleteChatAsk ' +
+    'deleteChatNote demoUser denied deny details edit empty errorAway errorBusy errorCode ' +
     'errorForbidden errorLarge errorLost errorMissing errorOther errorPassword ' +
-    'errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file files forgetChat ' +
-    'forgetChatAsk good guest incomplete keys loading message newChat newChatAsk noName ' +
-    'notCopied notUploaded nothing password provider queued regenerate regenerateIn ' +
-    'remove requestId saidBot saidYou send signIn signInAsk signOut signedInAs signedOut ' +
-    'status stop stopped suggestions table toEnd tool toolDone toolInput toolOutput ' +
-    'toolWants tryAgain tryAgainIn unsent uploading uploadsFirst user waiting'
+    'errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file files good ' +
+    'guest hideChats incomplete keys loading message newChat newChatAsk newChatNote ' +
+    'noChats noName notCopied notUploaded nothing password provider queued regenerate ' +
+    'regenerateIn remove renameChat requestId saidBot saidYou save send signIn signInAsk ' +
+    'signOut signedInAs signedOut status stop stopped suggestions table toEnd tool ' +
+    'toolDone toolInput toolOutput toolWants tryAgain tryAgainIn unsent uploading ' +
+    'uploadsFirst user waiting'
   ).split(' '),
 );
 
@@ -44,7 +46,7 @@ const PAIRS: readonly (readonly [text: Color, behind: Color])[] = [
 ];
 
 const MAX_BYTES = 65_536;
-const MAX_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 4;
 const line = z
   .string('must be a text')
   .min(1, 'must not be empty')

@@ -11,6 +11,8 @@ export interface DemoChat {
   readonly bots: readonly string[];
   /** Filled into the form for signing in. */
   readonly user: { readonly name: string; readonly password: string };
+  /** What a user can send with one press, by the bot's `namespace/bot`. */
+  readonly suggestions: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Attachments are shown from memory. */
@@ -44,7 +46,8 @@ function settingsOf({ authMode, bots, operations, chatPage, chat }: ChatConfig, 
   const { title, suggestions, words } = chat;
   const named = demo?.bots ?? (chatPage ? bots.filter((bot) => !bot.includes('*')) : undefined);
   const user = authMode === 'password' ? demo?.user : undefined;
-  return { signIn: authMode, operations, bots: named, user, title, suggestions, words };
+  const botSuggestions = demo?.suggestions;
+  return { signIn: authMode, operations, bots: named, user, title, suggestions, botSuggestions, words };
 }
 
 /** The page at each of `paths`, and the files that only a page needs. */
@@ -101,7 +104,7 @@ function documentOf({ title = 'Chat', lang = 'en' }: ChatConfig['chat']): string
     <main>
       <h1>${escaped}</h1>
       <noscript><p>This page needs JavaScript.</p></noscript>
-      <bot-chat></bot-chat>
+      <bot-chat autofocus></bot-chat>
     </main>
   </body>
 </html>

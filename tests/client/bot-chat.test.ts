@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { BrowserContext, Page } from 'playwright-core';
 import { BotChatElement } from '../../src/client/element/bot-chat-element.ts';
-import { say, signIn, startDemoRelay } from '../harness/browser/chat-page.ts';
+import { deleteChat, say, signIn, signOut, startDemoRelay } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { sectionOf } from '../harness/documents/markdown.ts';
 import { ROOT } from '../harness/documents/sources.ts';
@@ -85,10 +85,8 @@ describeInChromium('the page with the chat', () => {
     await page.locator('.answer[data-state=streaming]', { hasText: 'word word' }).waitFor();
     await page.getByRole('button', { name: 'Stop' }).click();
     await answer(page, 'stopped').waitFor();
-    page.once('dialog', (dialog) => void dialog.accept());
-    await page.locator('summary').click();
     const cleared = page.waitForResponse('**/channel/clear*');
-    await page.getByRole('button', { name: 'Forget this chat' }).click();
+    await deleteChat(page);
     const response = await cleared;
     expect([response.request().method(), response.status()]).toEqual(['POST', 204]);
     await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
@@ -130,7 +128,7 @@ describeInChromium('the page with the chat', () => {
     });
     await answer(page, 'done').waitFor();
     expect(await page.locator('.messages > li').count()).toBe(2);
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
     expect((await seen()).filter((one) => one)).toContain('bot-signed-out');
     expect(await seen()).toContain('bot-ready');
@@ -294,7 +292,7 @@ describeInChromium('what was written and attached', () => {
   test.each(['password', 'guest'] as const)('is gone after a sign-out: %s', async (mode) => {
     const page = await signedIn(mode);
     await write(page);
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await heading(page, 'You are signed out.').waitFor();
     expect(await written(page)).toEqual({ fields: mode === 'guest' ? '' : FILLED_IN, files: 0 });
     expect(await said(page)).toEqual(['You are signed out.']);
@@ -304,7 +302,7 @@ describeInChromium('what was written and attached', () => {
     const page = await signedIn();
     await write(page);
     const other = await open(pages.password, page.context());
-    await other.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(other);
     await heading(page, 'You are signed out.').waitFor();
     expect(await written(page)).toEqual({ fields: FILLED_IN, files: 0 });
     expect(await said(page)).toEqual(['You are signed out.']);

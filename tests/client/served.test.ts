@@ -148,7 +148,7 @@ describe('CHAT_FILE', () => {
     ],
     ['{"title":""}', 'CHAT_FILE title: must not be empty'],
     ['{"lang":"de"}', 'CHAT_FILE lang: must be en or ar'],
-    ['{"suggestions":["a","b","c","d"]}', 'CHAT_FILE suggestions: must be at most 3'],
+    ['{"suggestions":["a","b","c","d","e"]}', 'CHAT_FILE suggestions: must be at most 4'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
   ])('is refused if it is %s', (content, problem) => {
     expect(problemsIn(content)).toEqual([problem]);

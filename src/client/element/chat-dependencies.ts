@@ -1,5 +1,6 @@
 import type { Channel } from '../channel/channel-types.ts';
 import type { BotClient } from '../session/bot-client.ts';
+import type { Looks } from './avatar.ts';
 import type { Chats } from './chats.ts';
 import type { Drafts } from './kept-drafts.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
@@ -32,9 +33,7 @@ export interface ChatDependencies {
   readonly mode: SignInMode;
   /** Whether the relay is not on the page's own origin. */
   readonly isOtherOrigin: boolean;
-  /** The name of the bot, as it is shown. */
-  readonly botName: string;
-  readonly suggestions: readonly string[];
+  readonly looks: Looks;
   readonly hasFiles: boolean;
   /** Whether the bot service can forget a conversation. */
   readonly hasChat: boolean;

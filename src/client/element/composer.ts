@@ -162,7 +162,7 @@ function historyTrouble(tools: ChatTools, channel: Channel) {
 function runButtons({ words }: ChatTools, channel: Channel) {
   const send = newElement(
     'button',
-    { type: 'submit', class: 'icon main', part: 'button send' },
+    { type: 'submit', class: 'icon primary', part: 'button send' },
     icon('send'),
   );
   setLabel(send, words.send);
@@ -172,7 +172,7 @@ function runButtons({ words }: ChatTools, channel: Channel) {
     if (isFirst()) void channel.stop();
   };
   const stop = iconButton('stop', words.stop, { part: 'stop', onClick: stopRun });
-  stop.classList.add('main');
+  stop.classList.add('primary');
   stop.hidden = true;
   return { run: newElement('div', { class: 'run' }, stop, send), stop, stopRun };
 }

@@ -68,7 +68,7 @@ function consentItem(
     onSent();
   };
   const allow = button(words.allowOnce, 'allow', answer(true));
-  allow.classList.add('main');
+  allow.classList.add('primary');
   const title = newElement('p', { class: 'ask', dir: 'auto' }, icon('tool'), newElement('span', {}, ask));
   const always = button(words.allowAlways, 'allow-always', answer('always'));
   const choice = [allow, always, button(words.deny, 'deny', answer(false))];

@@ -5,6 +5,18 @@ import { defineBotChat } from '../../../src/client/element/bot-chat-element.ts';
 import type { RelayError } from '../../../src/client/session/bot-client.ts';
 import type { ChatWindow } from './chat-view.ts';
 
+/** A picture of the page's own origin, as far as the policy of the page is concerned. */
+const LOGO = URL.createObjectURL(
+  new Blob(
+    [
+      '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><path fill="#2459a9" d="M0 0h1v1H0z"/></svg>',
+    ],
+    {
+      type: 'image/svg+xml',
+    },
+  ),
+);
+
 const CHATS = [
   { id: 'c', title: 'Where is my parcel?', at: Date.now() },
   { id: 'd', title: '', at: 1_700_000_000_000 },
@@ -76,7 +88,11 @@ async function showElement(answers: Readonly<Record<string, unknown>>): Promise<
   for (let left = 600; left > 0 && !inChat('[part~=try-again]:not([hidden])'); left -= 1) await frame();
   if (!inChat('[part~=try-again]:not([hidden])')) throw new Error('nothing can be tried again');
 }
-const openList = () => document.querySelector('#chat')?.shadowRoot?.querySelector('summary')?.click();
+/** Opens the list as a sheet, where it does not stand beside the conversation. */
+function openList(): void {
+  const show = inChat<HTMLElement>('.show-chats');
+  if (show?.checkVisibility()) show.click();
+}
 
 const MARKDOWN =
   '## Parcels\n\nYour parcel is **on its way**. See [its page](https://parcel.example/1), or run `track 1`:\n\n```sh\ntrack --parcel 1 --format a-very-long-option-that-does-not-fit-into-the-width-of-a-small-window\n```\n\n| day | place |\n|---|---|\n| Monday | Hamburg |\n| Tuesday | Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft |\n\n1. Wait\n2. Be glad\n   - very\n\n> It arrives tomorrow.';
@@ -99,6 +115,11 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
   },
   'sign-in-failed': async (window) => {
     const error = refused(window, 'The user name or the password is wrong.');
+    window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
+    await submitSignIn(window.set);
+  },
+  'sign-in-waiting': async (window) => {
+    const error = Object.assign(refused(window, 'Too many failed sign-ins.'), { retryAfter: 600 });
     window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
     await submitSignIn(window.set);
   },
@@ -210,6 +231,28 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     show({ lang: 'ar', chats: CHATS });
     set({ messages: [question('أين طردي؟'), answer({ text: 'طردك **في الطريق**.' })] });
     openList();
+  },
+  'chats-empty': ({ show }) => show({ chats: [] }),
+  'chat-rename': ({ show }) => {
+    show({ chats: CHATS });
+    openList();
+    inChat<HTMLElement>('[part~=rename-chat]')?.click();
+  },
+  'chat-delete': ({ show }) => {
+    show({ chats: CHATS });
+    openList();
+    inChat<HTMLElement>('[part~=delete-chat]')?.click();
+  },
+  account: ({ show }) => {
+    show({ chats: CHATS });
+    inChat<HTMLElement>('summary.account')?.click();
+  },
+  logo: ({ show }) =>
+    show({ looks: { logo: LOGO, title: 'The helper of a shop with a rather long name', suggestions: [] } }),
+  'signed-out-draft': ({ set }) => {
+    const text = inChat<HTMLTextAreaElement>('textarea');
+    if (text) text.value = 'Where is my parcel?';
+    set({ session: null });
   },
   'signed-out': ({ set, question, answer }) => {
     set({ messages: [question('Hello'), answer({ text: 'Hello, Ada.' })] });

@@ -7,6 +7,7 @@ import type {
   FilePart,
   MessagePart,
 } from '../../../src/client/channel/channel-types.ts';
+import type { Looks } from '../../../src/client/element/avatar.ts';
 import type { ChatDependencies } from '../../../src/client/element/chat-dependencies.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
@@ -28,6 +29,7 @@ export type ChatWindow = typeof globalThis & {
     /** What calls answer in place of what they usually do. */
     readonly calls?: Partial<ChatDependencies['client']>;
     readonly words?: Partial<Words>;
+    readonly looks?: Partial<Looks>;
     readonly session?: undefined;
   }): void;
   set(changes: Partial<ChannelSnapshot>): void;
@@ -89,7 +91,8 @@ const channel: Channel = {
     signal?.addEventListener('abort', () => calls.push(['aborted', file.name]));
     return new Promise((resolve) => {
       finish = (part, isTold = true) => {
-        if (!part && isTold) onError?.(new RelayError('It is over 1000 bytes.', { code: 'body_too_large', status: 413 }));
+        if (!part && isTold)
+          onError?.(new RelayError('It is over 1000 bytes.', { code: 'body_too_large', status: 413 }));
         resolve(part);
       };
     });
@@ -122,7 +125,7 @@ const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 Object.assign(globalThis, {
   calls,
   show({ lang = 'en', mode = 'password', chats, bots = [], user, isOtherOrigin = false, ...its } = {}) {
-    const { calls: answers, words, ...first } = its;
+    const { calls: answers, words, looks, ...first } = its;
     end();
     snapshot = { ...START, ...first };
     refusal = sent = undefined;
@@ -150,14 +153,19 @@ Object.assign(globalThis, {
           begin: note('begin', undefined),
           note: () => {},
           keep: () => {},
-          remove: () => {},
+          rename: note('rename', undefined),
+          forget: note('forget', true),
+          subscribe: () => () => {},
         },
         isOtherOrigin,
         hasFiles: true,
         hasChat: true,
       },
-      botName: bots[0] ?? 'Helper',
-      suggestions: ['What can you do?', 'Where is my parcel?', 'Talk with a person'],
+      looks: {
+        title: bots[0]?.replace(/.*\//, '') ?? 'Helper',
+        suggestions: ['What can you do?', 'Where is my parcel?', 'Talk with a person'],
+        ...looks,
+      },
     });
     root.append(view.element);
     end = view.begin();

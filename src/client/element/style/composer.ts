@@ -8,8 +8,8 @@ export const COMPOSER = `
 .tray { display: flex; align-items: center; gap: .5rem; padding: .25rem .5rem .5rem; }
 .run { display: flex; margin-inline-start: auto; }
 .run.running [part~="send"] { display: none; }
-.run .main, .run .main:hover { color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
-.run .main[aria-disabled="true"] { color: var(--muted); border-color: var(--line); background: none; }
+.run .primary, .run .primary:hover { color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
+.run .primary[aria-disabled="true"] { color: var(--muted); border-color: var(--line); background: none; }
 .run [part~="stop"] svg { fill: currentColor; }
 .composer > .why:not(:empty) { padding: .6rem 1rem .25rem; border: 1px solid color-mix(in srgb, var(--bad) 35%, transparent); border-radius: 1rem; background: var(--surface); font-size: .95rem; }
 .files { display: flex; align-items: start; flex-wrap: wrap; gap: .5rem; max-block-size: 30vh; padding: .6rem .6rem 0; overflow-y: auto; }

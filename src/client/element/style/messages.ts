@@ -1,8 +1,7 @@
 /** The conversation: questions, answers, and what belongs to them. */
 export const MESSAGES = `
 .messages { display: grid; gap: .75rem; grid-template-columns: minmax(0, 1fr); margin-inline: -.5rem; }
-.messages > li { content-visibility: auto; contain-intrinsic-size: auto 6rem; margin: 0; padding: .25rem .5rem; }
-.messages > li + li { margin: 0; }
+.messages > li { content-visibility: auto; contain-intrinsic-size: auto 6rem; padding: .25rem .5rem; }
 .day { grid-column: 1 / -1; justify-self: center; margin-block: .25rem 1rem; font-size: .8rem; font-weight: 400; text-align: center; color: var(--muted); }
 .day::first-letter { text-transform: uppercase; }
 .head { color: var(--muted); }
@@ -77,7 +76,7 @@ pre.value { max-block-size: 14rem; padding: .6rem .9rem; overflow: auto; border:
 .consent .ask { display: flex; align-items: center; gap: .6rem; font-weight: 600; overflow-wrap: anywhere; }
 .consent pre.value { background: var(--page); }
 .consent .more { font-size: .875rem; color: var(--muted); }
-.consent .main, .consent .main:hover { font-weight: 600; color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
+.consent .primary, .consent .primary:hover { font-weight: 600; color: var(--on-accent); border-color: var(--accent); background: var(--accent); }
 
 .actions { display: flex; flex-wrap: wrap; align-items: center; gap: .1rem; min-block-size: 2.25rem; color: var(--muted); }
 .answer > .actions { margin-inline-start: -.5rem; margin-block-start: .1rem; }
