@@ -101,7 +101,7 @@ const COLOURS: Readonly<Record<string, readonly [state: string, selector: string
   accent: ['empty', '[part~=send]', 'background-color'],
   'on-accent': ['empty', '[part~=send]', 'color'],
   background: ['empty', ':host', 'background-color'],
-  surface: ['empty', 'textarea', 'background-color'],
+  surface: ['empty', '.box', 'background-color'],
   text: ['done', '.answer-text', 'color'],
   muted: ['done', '.head', 'color'],
   own: ['done', '.question .text', 'background-color'],

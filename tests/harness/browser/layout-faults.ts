@@ -31,7 +31,7 @@ export function layoutFaults(): string[] {
   const boxes = [...root.querySelectorAll(PARTS)].filter(isSeen).map(boxOf);
   if (boxes.length === 0) faults.push('nothing is shown');
   const shown = boxes.filter(({ isEmpty }) => !isEmpty);
-  const layerOf = (element: Element) => element.closest('.side, .menu, dialog, .to-end');
+  const layerOf = (element: Element) => element.closest('.side, .menu, dialog, .to-end, header .why');
   for (const [at, one] of shown.entries()) {
     if (one.left < -1 || one.right > innerWidth + 1 || one.top < -1 || one.bottom > innerHeight + 1)
       faults.push(`outside of the window: ${nameOf(one.element)}`);

@@ -54,7 +54,7 @@ th { font-size: .9rem; color: var(--muted); }
 .trouble .why { flex: 1 1 14rem; }
 .trouble > div:not(.why) { flex-basis: 100%; }
 .trouble > div:empty { display: none; }
-.trouble button { margin-block-end: .25rem; }
+.trouble button { margin-block: .25rem; }
 :host > .trouble { margin: 1rem; }
 .details { font-size: .8rem; color: var(--muted); }
 .more { display: flex; align-items: center; gap: .5rem; inline-size: fit-content; max-inline-size: 100%; min-block-size: 2.25rem; padding-inline-end: .25rem; cursor: pointer; overflow-wrap: anywhere; }
