@@ -156,9 +156,9 @@ describe('CHAT_FILE', () => {
 
   test('is refused if a text could hardly be read', () => {
     expect(problemsIn('{"colors":{"light":{"text":"#777777"}}}')).toEqual([
-      'CHAT_FILE colors.light: text on background has a contrast of 4.13, and needs 4.5',
-      'CHAT_FILE colors.light: text on surface has a contrast of 4.47, and needs 4.5',
-      'CHAT_FILE colors.light: text on own has a contrast of 3.73, and needs 4.5',
+      'CHAT_FILE colors.light: text on background has a contrast of 4.47, and needs 4.5',
+      'CHAT_FILE colors.light: text on surface has a contrast of 4.14, and needs 4.5',
+      'CHAT_FILE colors.light: text on own has a contrast of 3.9, and needs 4.5',
     ]);
     expect(problemsIn('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
