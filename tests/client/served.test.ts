@@ -163,7 +163,7 @@ describe('CHAT_FILE', () => {
     expect(problemsIn('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
     );
-    const dark = problemsIn('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
+    const dark = problemsIn('{"colors":{"light":{"surface":"#a3231b","own":"#1f5fbf"}}}').join();
     expect(dark).toContain('error on surface has a contrast of 1,');
     expect(dark).toContain('accent on own has a contrast of 1,');
   });
