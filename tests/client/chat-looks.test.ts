@@ -158,6 +158,7 @@ describeInChromium('the page with the chat', () => {
 
   test('leaves the focus where the user has put it meanwhile', async () => {
     const page = await open();
+    await page.getByLabel('User name').waitFor();
     await page.route('**/auth/session', async (route) => {
       await page.evaluate(() => {
         const other = document.createElement('input');

@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import type { CDPSession, Dialog } from 'playwright-core';
+import type { CDPSession } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { signIn } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
