@@ -63,11 +63,12 @@ const schema = z.strictObject(
   {
     title: line.optional(),
     lang: z.enum(['en', 'ar'], 'must be en or ar').optional(),
+    logo: z.url({ protocol: /^https$/, error: 'must be an address that begins with https:' }).optional(),
     suggestions: z.array(line).max(MAX_SUGGESTIONS, `must be at most ${MAX_SUGGESTIONS}`).optional(),
     colors: z.strictObject({ light: colors.optional(), dark: colors.optional() }).optional(),
     words: z.record(z.string(), line).superRefine(onlyKnownWords).optional(),
   },
-  'must be an object with no more than title, lang, suggestions, colors and words',
+  'must be an object with no more than title, lang, logo, suggestions, colors and words',
 );
 
 /** What an operator says about the looks and words of the chat. */

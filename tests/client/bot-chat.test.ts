@@ -154,7 +154,7 @@ describeInChromium('a page of another origin on the same site', () => {
     await page.getByLabel('اسم المستخدم').fill('demo');
     await page.getByLabel('كلمة المرور').fill('wrong');
     await page.keyboard.press('Enter');
-    await page.getByText('اسم المستخدم أو كلمة المرور غير صحيحة.').waitFor();
+    await page.getByRole('alert').getByText('اسم المستخدم أو كلمة المرور غير صحيحة.').waitFor();
     await page.getByLabel('كلمة المرور').fill('demo');
     await page.keyboard.press('Enter');
     await page.getByRole('textbox', { name: 'رسالة' }).fill('مرحبا');
@@ -192,7 +192,7 @@ describeInChromium('the form for signing in', () => {
     const submit = page.locator('.sign-in button');
     await submit.click();
 
-    await page.getByText('The user name or the password is wrong').waitFor();
+    await page.getByRole('alert').getByText('The user name or the password is wrong').waitFor();
     await submit.click();
     await page.getByText('Too many tries').waitFor();
     const changes = await watchCountdown(page);

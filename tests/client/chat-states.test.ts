@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { AxeResults, RunOptions } from 'axe-core';
+import { contrast } from '../../src/config/chat-file.ts';
 import { chatTab } from '../harness/browser/chat-tab.ts';
 import { describeInChromium } from '../harness/browser/chromium.ts';
 import { layoutFaults } from '../harness/browser/layout-faults.ts';
@@ -81,6 +82,26 @@ describeInChromium('the header of a narrow window', () => {
         }),
       );
     expect(middles).toEqual(Array(4).fill(middles[0]));
+  });
+});
+
+describeInChromium('the button that signs in', () => {
+  test.each(['light', 'dark'] as const)('can be read while it waits: %s', async (colorScheme) => {
+    await tab.page.emulateMedia({ colorScheme });
+    await enter('sign-in-waiting');
+    const [text, behind, accent] = await tab.page
+      .getByRole('button', { name: 'Try again in' })
+      .evaluate((one) => {
+        const { color, backgroundColor } = getComputedStyle(one);
+        one.removeAttribute('aria-disabled');
+        return [color, backgroundColor, getComputedStyle(one).backgroundColor].map(
+          (each) =>
+            `#${[...each.matchAll(/\d+/g)].map(([part]) => Number(part).toString(16).padStart(2, '0')).join('')}`,
+        );
+      });
+    await tab.page.emulateMedia({ colorScheme: null });
+    expect(behind).not.toBe(accent);
+    expect(contrast(`${text}`, `${behind}`)).toBeGreaterThan(4.5);
   });
 });
 

@@ -194,11 +194,15 @@ export class BotChatElement extends ElementBase {
     if (this.autofocus && document.activeElement === document.body) view.focus();
   }
 
-  #looks({ title, suggestions, botSuggestions }: ChatSettings, bot: string, bots: readonly string[]): Looks {
+  #looks(
+    { title, logo, suggestions, botSuggestions }: ChatSettings,
+    bot: string,
+    bots: readonly string[],
+  ): Looks {
     const lines = this.getAttribute('suggestions')?.split('\n');
     return {
       title: this.getAttribute('heading') ?? title ?? botName(bot, bots),
-      logo: this.getAttribute('logo') ?? undefined,
+      logo: this.getAttribute('logo') ?? logo,
       placeholder: this.getAttribute('placeholder') ?? undefined,
       suggestions:
         lines?.map((line) => line.trim()).filter(Boolean) ?? suggestions ?? botSuggestions?.[bot] ?? [],

@@ -29,10 +29,12 @@ export function chatHeader(dependencies: HeaderDependencies) {
     { part: 'header' },
     ...(showChats ? [showChats] : []),
     ...[tools.avatar(), title, ...choice, newElement('span', { class: 'space' }), newChat],
-    ...[account.element, why],
+    account.element,
   );
   return {
     element,
+    /** Why the user could not be signed out. */
+    why,
     /** Shows the name of the bot. */
     look(looks: Looks): void {
       setText(name, looks.title);

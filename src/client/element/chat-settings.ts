@@ -12,6 +12,7 @@ export interface ChatSettings {
   /** Only in the demo. */
   readonly user?: DemoUser;
   readonly title?: string;
+  readonly logo?: string;
   readonly suggestions?: readonly string[];
   /** Those of each bot that has some. Only in the demo. */
   readonly botSuggestions?: Readonly<Record<string, readonly string[]>>;

@@ -115,7 +115,7 @@ function chatElements(dependencies: ChatDependencies) {
     onSent();
   });
   const loading = newElement('p', { class: 'note', part: 'note' }, tools.words.loading);
-  main.append(...[header, log].map((one) => one.element), loading);
+  main.append(header.element, header.why, log.element, loading);
   main.append(...[empty, form, writer].map((one) => one.element));
   const { lang, dir } = language;
   const parts = [...(side ? [side.element] : []), main, region];

@@ -56,7 +56,7 @@ export function layoutFaults(): string[] {
   }
   for (const box of [
     ...root.querySelectorAll('.trouble, .consent, .code, .menu, dialog, textarea, button'),
-  ].filter(isSeen)) {
+  ].filter((one) => isSeen(one) && !boxOf(one).isEmpty)) {
     const { left, right } = box.getBoundingClientRect();
     if (left < 4 || right > innerWidth - 4) faults.push(`at the edge of the window: ${nameOf(box)}`);
   }

@@ -14,7 +14,8 @@ export const SHELL = `
 .chat-list .why { padding: .5rem .75rem; }
 .chat-list li { display: flex; align-items: center; border-radius: .75rem; margin-block-end: .125rem; }
 .chat-list li:is(:hover, :focus-within, :has([aria-current])) { background: var(--own); }
-.chat-list li > button { flex: 1 1 0; min-inline-size: 0; border-color: transparent; background: none; text-align: start; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.chat-list li > button { flex: 1 1 0; min-inline-size: 0; border-color: transparent; background: none; text-align: start; }
+.chat-list li span { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: match-parent; }
 .chat-list li > button:focus-visible { outline-offset: -3px; }
 .row-actions { display: flex; flex: none; inline-size: 0; overflow: hidden; }
 .chat-list li:is(:hover, :focus-within) .row-actions { inline-size: auto; overflow: visible; }
@@ -24,6 +25,8 @@ export const SHELL = `
 .side[data-open] { display: flex; position: absolute; inset-block: 0; inset-inline-start: 0; z-index: 2; inline-size: min(19rem, 88%); box-shadow: 0 0 3rem #0006; }
 .chat:has(> .side[data-open])::before { content: ""; position: absolute; inset: 0; z-index: 1; background: #0006; }
 
+[dir="rtl"] :is(.show-chats, [part~="hide-chats"], [part~="rename-chat"]) svg { scale: -1 1; }
+
 header { position: relative; z-index: 1; display: flex; flex: none; align-items: center; gap: .5rem; min-block-size: 3.25rem; }
 .main > header { padding: .4rem .75rem; }
 header .avatar { inline-size: 1.75rem; font-size: .9rem; }
@@ -31,7 +34,7 @@ header h2 { flex: 0 1 auto; min-inline-size: 0; font-size: 1rem; font-weight: 60
 header select { flex: 0 1 auto; min-inline-size: 4rem; max-inline-size: 14rem; margin-inline-start: -.5rem; padding-inline: .5rem; border-color: transparent; background: transparent; font-size: 1rem; font-weight: 600; text-align: start; text-overflow: ellipsis; }
 header select:hover { background: var(--surface); }
 header .space { flex: 1 1 0; }
-header .why { position: absolute; inset-inline: .75rem; inset-block-start: 100%; padding: .5rem .9rem; border-radius: .75rem; border: 1px solid var(--line); background: var(--surface); font-size: .9rem; box-shadow: 0 .5rem 1.5rem var(--shadow); }
+.main > .why { flex: none; padding-block: .5rem; font-size: .9rem; text-align: center; }
 header details { flex: none; }
 summary::-webkit-details-marker { display: none; }
 summary { list-style: none; }
@@ -61,15 +64,15 @@ summary { list-style: none; }
 .sign-in .avatar { inline-size: 2.75rem; font-size: 1.25rem; justify-self: center; }
 .sign-in h3 { font-size: 1.15rem; font-weight: 600; text-align: center; }
 .sign-in label { display: grid; gap: .3rem; }
-.sign-in span { font-size: .9rem; font-weight: 600; }
-.sign-in .note { text-align: center; }
+.sign-in label > span { font-size: .9rem; font-weight: 600; }
+.sign-in :is(.note, .why) { text-align: center; }
 .failed { align-items: center; justify-content: center; padding: 1rem; }
 .failed .trouble { max-inline-size: 30rem; border-radius: 1rem; }
 
 dialog { inline-size: min(26rem, 100% - 2rem); padding: 1.5rem; border: 1px solid var(--line); border-radius: 1.25rem; color: inherit; background: var(--page); box-shadow: 0 1rem 3rem #0004; }
 dialog::backdrop { background: #0006; }
 dialog form { display: grid; gap: .75rem; }
-dialog h3 { font-size: 1.1rem; font-weight: 600; }
+dialog h2 { font-size: 1.1rem; font-weight: 600; }
 dialog p { overflow-wrap: anywhere; }
 .choice { display: flex; flex-wrap: wrap; justify-content: flex-end; gap: .5rem; margin-block-start: .5rem; }
 @media (prefers-reduced-motion: no-preference) {
