@@ -9,8 +9,8 @@ export const CHAT_WORDS: ReadonlySet<string> = new Set(
     'copyAnswer copyId copyQuestion crossSite delete deleteChat deleteChatAsk ' +
     'deleteChatNote demoUser denied deny details edit empty errorAway errorBusy errorCode ' +
     'errorForbidden errorLarge errorLost errorMissing errorOther errorPassword ' +
-    'errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file files good ' +
-    'guest hideChats incomplete keys loading message newChat newChatAsk newChatNote ' +
+    'errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file files formula ' +
+    'good guest hideChats incomplete keys loading message newChat newChatAsk newChatNote ' +
     'noChats noName notCopied notUploaded nothing password provider queued regenerate ' +
     'regenerateIn remove renameChat requestId saidBot saidYou save send signIn signInAsk ' +
     'signOut signedInAs signedOut status stop stopped suggestions table toEnd tool ' +

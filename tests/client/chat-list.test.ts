@@ -119,13 +119,16 @@ describeInChromium('a chat in the list', () => {
     const { page } = await open();
     const again = page.getByRole('button', { name: 'Try again' });
     const why = page.locator('.composer .why');
+    const alert = why.getByRole('alert');
     await ask(page, 'First');
     await page.route('**/channel/metadata?*', (route) => route.abort());
     await page.route('**/blob*', (route) => route.abort());
     await page.reload();
     await again.waitFor();
     expect(await empty(page).isVisible()).toBe(false);
-    expect(await why.allTextContents()).toEqual(['The server is unreachable.', '']);
+    expect(await alert.allTextContents()).toEqual([
+      'The assistant cannot be reached right now. Try again in a moment.',
+    ]);
     await attach(page, 'error');
     await page.unroute('**/channel/metadata?*');
     await again.click();
