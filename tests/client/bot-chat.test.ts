@@ -189,7 +189,7 @@ describeInChromium('the form for signing in', () => {
       signIns += Number(request.url().endsWith('/auth/login'));
     });
     await page.getByLabel('Password').fill('wrong');
-    const submit = page.locator('.sign-in button');
+    const submit = page.locator('.sign-in [type=submit]');
     await submit.click();
 
     await page.getByRole('alert').getByText('The user name or the password is wrong').waitFor();
