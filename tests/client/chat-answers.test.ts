@@ -158,7 +158,8 @@ describeInChromium('an error', () => {
         const { set, answer } = globalThis as ChatWindow;
         set({ messages: [answer({ failed })] });
       }, failed);
-    if (where === 'header') await tab.page.locator('[part~=sign-out]').click();
+    if (where === 'header')
+      await tab.page.locator('[part~=sign-out]').evaluate((one: HTMLElement) => one.click());
     if (where === 'form') {
       await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
       await tab.page.locator('[type=submit][part~=sign-in]').evaluate((element: HTMLButtonElement) => {
