@@ -16,11 +16,18 @@ import { SettingsError } from './settings/settings-error.ts';
 const ASSISTANT: Bot = {
   ...{ namespace: DEMO, name: 'assistant', title: 'Assistant' },
   instructions: 'You are a helpful assistant. Answer in the language of the user.',
-  ...{ suggestions: [], tools: ['clock'], usesKnowledge: false },
+  suggestions: [
+    ...['What can you help me with?', 'Explain server-sent events in three sentences'],
+    ...['Write a short poem about the sea', 'What time is it?'],
+  ],
+  ...{ tools: ['clock'], usesKnowledge: false },
 };
 
 /** Its name, as `namespace/bot`. */
 export const ASSISTANT_BOT = `${ASSISTANT.namespace}/${ASSISTANT.name}`;
+
+/** What a user can say to it. */
+export const ASSISTANT_SUGGESTIONS = ASSISTANT.suggestions;
 
 /** The settings of a model that the environment names. */
 export function assistantOf(model: Omit<ModelSettings, 'keyHint' | 'windowCharacters'>): ModelSettings {
