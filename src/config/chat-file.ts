@@ -9,7 +9,7 @@ export const CHAT_WORDS: ReadonlySet<string> = new Set(
     'conversation copied copy copyAnswer copyId crossSite delete deleteChat deleteChatAsk ' +
     'deleteChatNote demoUser denied deny empty errorAway errorBusy errorForbidden ' +
     'errorLarge errorLost errorMissing errorPassword errorSignedOut errorSlow failedAnswer ' +
-    'file files good guest hideChats incomplete keys loading message newChat newChatAsk ' +
+    'file files formula good guest hideChats incomplete keys loading message newChat newChatAsk ' +
     'newChatNote noChats noName notCopied notUploaded nothing password provider queued ' +
     'remove renameChat requestId saidBot saidYou save send signIn signInAsk signOut ' +
     'signedInAs signedOut stop stopped suggestions table tool toolDone toolWants tryAgain ' +

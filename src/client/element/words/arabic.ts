@@ -45,6 +45,7 @@ export const ARABIC: Words = {
   failedAnswer: 'لا توجد إجابة. {error}',
   file: 'ملف',
   files: 'ملفات الرسالة التالية',
+  formula: 'صيغة رياضية',
   good: 'إجابة جيدة',
   guest: 'المتابعة كضيف',
   hideChats: 'إخفاء المحادثات',

@@ -43,6 +43,7 @@ export const ENGLISH = {
   failedAnswer: 'No answer. {error}',
   file: 'A file',
   files: 'Files for the next message',
+  formula: 'Formula',
   good: 'Good answer',
   guest: 'Continue as a guest',
   hideChats: 'Hide the chats',
