@@ -182,7 +182,7 @@ describeInChromium('an answer', () => {
 
   test('asks for a tool with what it will do, folded if that is long', async () => {
     await enter('consent-long');
-    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send Email.']);
+    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send email.']);
     const cards = tab.page.locator('.consent');
     await cards.first().getByText('"to": "ada@example.com"').waitFor();
     expect(await cards.locator('details').count()).toBe(1);
