@@ -119,8 +119,8 @@ describeInChromium('a question that waits', () => {
 
 /** Each variable of the document, without `--bot-chat-`: the state, the place and the property of which it is the colour. */
 const COLOURS: Readonly<Record<string, readonly [state: string, selector: string, property: string]>> = {
-  accent: ['empty', '[part~=send]', 'background-color'],
-  'on-accent': ['empty', '[part~=send]', 'color'],
+  accent: ['sign-in', '[part~=sign-in][type=submit]', 'background-color'],
+  'on-accent': ['sign-in', '[part~=sign-in][type=submit]', 'color'],
   background: ['empty', ':host', 'background-color'],
   surface: ['empty', '.box', 'background-color'],
   text: ['done', '.answer-text', 'color'],
