@@ -200,6 +200,16 @@ describeInChromium('the box of the element', () => {
   test('is usable on a page that gives it no size', async () => {
     const page = await signedIn();
     expect(await sizeOf(page, {}, { blockSize: 'auto' })).toEqual({ width: 1280, height: 576 });
+    const filled = await page
+      .locator('.side, .composer')
+      .evaluateAll((all) =>
+        all.map(
+          (one) =>
+            one.getBoundingClientRect().bottom -
+            (one.getRootNode() as ShadowRoot).host.getBoundingClientRect().bottom,
+        ),
+      );
+    expect(filled).toEqual([0, 0]);
     const inRow = await sizeOf(page, {}, { display: 'flex' });
     expect(inRow).toEqual({ width: 384, height: 576 });
   });

@@ -1,6 +1,6 @@
 /** The frame of the chat: list of chats, header, empty state, sign-in. What depends on the size asks for the element's, not the window's. */
 export const SHELL = `
-.chat { display: flex; block-size: 100%; position: relative; overflow: hidden; background: var(--page); }
+.chat { display: flex; position: absolute; inset: 0; overflow: hidden; background: var(--page); }
 .chat[data-dropping]::after { content: attr(data-dropping); position: absolute; inset: .5rem; z-index: 3; display: grid; place-items: center; font-weight: 600; background: color-mix(in srgb, var(--page) 85%, transparent); border: 2px dashed var(--accent); border-radius: 1rem; pointer-events: none; }
 .main { display: flex; flex-direction: column; flex: 1 1 0; min-inline-size: 0; block-size: 100%; }
 .main > * { inline-size: 100%; padding-inline: max(1rem, calc((100% - var(--column)) / 2)); }
