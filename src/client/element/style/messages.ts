@@ -22,7 +22,7 @@ export const MESSAGES = `
 .answer-text > * + h3 { margin-block-start: 1.25rem; }
 .answer-text h3[data-depth="1"] { font-size: 1.3rem; }
 .answer-text h3[data-depth="2"] { font-size: 1.15rem; }
-.answer-text :is(ul, ol) { padding-inline-start: 1.5rem; }
+.answer-text li { margin-inline-start: 1.5rem; }
 .answer-text li + li { margin-block-start: .25rem; }
 .answer-text ul { list-style: disc; }
 .answer-text ol { list-style: decimal; }
