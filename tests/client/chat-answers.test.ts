@@ -466,6 +466,8 @@ describeInChromium('an answer that failed', () => {
     [{ code: 'operation_not_enabled', status: 501, retryable: false }, false],
     [{ code: 'busy', status: 503, retryable: 'new message' }, true],
     [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }, true],
+    // After signing in.
+    [{ code: 'unauthenticated', status: 401, retryable: false }, true],
     [{ code: 'session_ended', status: 401, retryable: false, maybeStarted: true }, true],
     [{ code: 'run_over', status: 410, retryable: false }, true],
     [{ code: 'connection_lost', status: 0 }, true],
