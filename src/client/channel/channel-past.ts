@@ -96,7 +96,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     const onAnswer = () => showAnswer(shown, state.addResumed, 'done');
     resumed = resumedAnswers(next.talk, { onAnswer, onError: state.fail, history: () => history });
     state.change({ isLoading: !next.isNew, failedHistory: undefined });
-    if (next.isNew && !options.history) return;
+    if (next.isNew && !options.messages) return;
     const own = followHistory(storage.withKept(next), {
       onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
       onAnswer: () => showAnswer(shown, state.addPast, 'done'),
@@ -124,5 +124,6 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   };
 }
 
-const fileOf = (blobId: string) =>
+/** A file of the history, of which the bot service tells the id alone. */
+export const fileOf = (blobId: string) =>
   ({ type: 'file', mediaType: 'application/octet-stream', url: '', blobId }) as const;

@@ -48,7 +48,7 @@ function newChats(client: BotClient): Chats {
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
-    go(id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' }));
+    go(id === first.id ? first : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() } }));
     // A channel whose session is not known tells its listeners itself when it is.
     if (channel.getSnapshot().session) tell();
   }
