@@ -153,6 +153,11 @@ describe('in a page', () => {
     expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
   });
 
+  test('the component of React loads the entry of the element, which the page may load, too', () => {
+    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
+    expect(readFileSync(entry, 'utf8').match(/\bimport\(.*?\)/g)).toEqual(['import("./element.js")']);
+  });
+
   test('the element is kept, though nothing is taken from its entry', () => {
     expect(bundled("import 'bot-relay-client/element';").text).toMatch(/customElements\.define\(/);
   });
