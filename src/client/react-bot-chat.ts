@@ -56,8 +56,8 @@ export const BotChat = forwardRef<BotChatElement, BotChatProps>(function BotChat
     const element = own.current;
     const listening = new AbortController();
     const { signal } = listening;
-    element?.addEventListener('bot-ready', (event) => onReady?.(detailOf(event).session), { signal });
-    element?.addEventListener('bot-error', (event) => onError?.(detailOf(event)), { signal });
+    element?.addEventListener('bot-ready', ({ detail }) => onReady?.(detail.session), { signal });
+    element?.addEventListener('bot-error', ({ detail }) => onError?.(detail), { signal });
     element?.addEventListener('bot-signed-out', () => onSignedOut?.(), { signal });
     return () => listening.abort();
   });
@@ -69,8 +69,6 @@ export const BotChat = forwardRef<BotChatElement, BotChatProps>(function BotChat
     ref: own,
   });
 });
-
-const detailOf = (event: Event) => (event as CustomEvent).detail;
 
 /** The attributes of `<bot-chat>` in JSX. React 18 knows `class` alone. */
 type BotChatAttributes = Omit<
