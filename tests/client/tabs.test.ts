@@ -112,6 +112,7 @@ describeInChromium('a tab', () => {
     });
     const session = await run<{ idleExpiresAt: string }>(page, `client.signIn${as(USER)}`);
     await isUser(page, USER.name);
+    asked = 0;
     const rest = Date.parse(session.idleExpiresAt) - (await run<number>(page, 'Date.now()'));
     // The page sets its next timer when it has the answer, and not when it asks.
     const answered = () => page.waitForResponse('**/auth/session').then((response) => response.finished());

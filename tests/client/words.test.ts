@@ -29,7 +29,14 @@ describe('the words of the chat', () => {
 
 describe('the words of an error', () => {
   test('are those of its code, and none say something else than the code does', () => {
-    const own = ['unreachable', 'connection_lost', 'connection_silent', 'missing', 'unexpected_response'];
+    const own = [
+      'cookie_blocked',
+      'unreachable',
+      'connection_lost',
+      'connection_silent',
+      'missing',
+      'unexpected_response',
+    ];
     const codes = [...Object.keys(PROBLEMS), ...own].sort();
     const found = Object.fromEntries(
       [...names, undefined].map((name) => [
@@ -41,6 +48,7 @@ describe('the words of an error', () => {
       errorAway:
         'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
       errorBusy: 'busy rate_limited too_many_attempts too_many_streams upstream_rate_limited',
+      errorCookie: 'cookie_blocked',
       errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
       errorLarge: 'body_too_large headers_too_large',
       errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',
@@ -55,7 +63,7 @@ describe('the words of an error', () => {
 
   test('are in each language but English, in which the message is', () => {
     const ofErrors = names.filter((name) => /^error[A-Z]/.test(name));
-    expect(ofErrors.length).toBe(9);
+    expect(ofErrors.length).toBe(10);
     for (const name of ofErrors)
       expect([ENGLISH[name], ARABIC[name]]).toEqual(['', expect.stringMatching(/./)]);
   });

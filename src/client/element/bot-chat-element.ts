@@ -3,7 +3,7 @@ import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { followedSession } from '../session/followed-session.ts';
-import { answerOf, caller, isOtherOrigin } from '../transport/calls.ts';
+import { answerOf, caller } from '../transport/calls.ts';
 import type { Draft } from './chat-dependencies.ts';
 import { chatView } from './chat-view.ts';
 import { chatsOf, clientOf } from './chats.ts';
@@ -101,7 +101,6 @@ export class BotChatElement extends ElementBase {
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
       ...{ bot, bots: choice, draft, onBot },
-      isOtherOrigin: isOtherOrigin(base),
       botName: settings.title ?? bot,
       suggestions: settings.suggestions ?? [],
       hasFiles: settings.operations.includes('files'),

@@ -28,7 +28,6 @@ export interface ChatDependencies {
   readonly user?: DemoUser | undefined;
   readonly mode: SignInMode;
   /** Whether the relay is not on the page's own origin. */
-  readonly isOtherOrigin: boolean;
   /** The name of the bot, as it is shown. */
   readonly botName: string;
   readonly suggestions: readonly string[];

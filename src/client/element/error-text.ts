@@ -5,6 +5,7 @@ import { fill, type Language, type Words } from './words/words.ts';
 /** The words for the codes that a user can meet: of the relay, and of the client. */
 const CODES = {
   errorAway: /unreachable|unavailable|draining|rejected/,
+  errorCookie: /^cookie_blocked/,
   errorBusy: /busy|too_many|rate_limited/,
   errorForbidden: /^not_(allowed|your)|unknown_bot|not_enabled/,
   errorLarge: /too_large/,

@@ -11,6 +11,8 @@ export type ClientErrorCode =
   | 'connection_silent'
   /** The bot service itself answers 404: there is no such conversation, message or file. */
   | 'missing'
+  /** The relay has signed the user in, but the browser does not keep its cookie. */
+  | 'cookie_blocked'
   /** The answer is not one of the relay's: a proxy may have sent it. */
   | 'unexpected_response';
 

@@ -24,7 +24,6 @@ export type ChatWindow = typeof globalThis & {
     readonly chats?: readonly Chat[];
     readonly bots?: readonly string[];
     readonly user?: ChatDependencies['user'];
-    readonly isOtherOrigin?: boolean;
     /** What calls answer in place of what they usually do. */
     readonly calls?: Partial<ChatDependencies['client']>;
     readonly words?: Partial<Words>;
@@ -115,7 +114,7 @@ const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 
 Object.assign(globalThis, {
   calls,
-  show({ lang = 'en', mode = 'password', chats, bots = [], user, isOtherOrigin = false, ...its } = {}) {
+  show({ lang = 'en', mode = 'password', chats, bots = [], user, ...its } = {}) {
     const { calls: answers, words, ...first } = its;
     end();
     snapshot = { ...START, ...first };
@@ -146,7 +145,6 @@ Object.assign(globalThis, {
           keep: () => {},
           remove: () => {},
         },
-        isOtherOrigin,
         hasFiles: true,
         hasChat: true,
       },
