@@ -111,6 +111,7 @@ describe('an answer that is resumed', () => {
     const view: AnswerView = {
       onEvent: () => events.push('event'),
       onState: (state) => events.push(state),
+      onVerdict: () => {},
       onError: (error) => events.push(String(error)),
     };
     const answer = Object.assign(stream(), { state: 'waiting' as const, requestId: undefined });
@@ -154,7 +155,7 @@ test('a history is asked for when it is known which runs are resumed, and leaves
     { metadata, history: nothing },
     {
       onQuestion: () => {},
-      onAnswer: () => ({ onEvent: () => {}, onState: () => {}, onError: () => {} }),
+      onAnswer: () => ({ onEvent: () => {}, onState: () => {}, onVerdict: () => {}, onError: () => {} }),
       onError: () => {},
       resumed: { begun, shows: () => false },
     },

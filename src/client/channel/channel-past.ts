@@ -1,9 +1,10 @@
 import { asRelayError, isSignedOut, type RelayError } from '../transport/relay-error.ts';
+import type { BotConversation } from './bot-conversation.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
 import { isOver } from './channel-state.ts';
-import type { ChannelMessage } from './channel-types.ts';
-import { type FollowedHistory, followHistory } from './follow-history.ts';
+import type { ChannelMessage, FilePart } from './channel-types.ts';
+import { type FollowedHistory, followHistory, type PastQuestion } from './follow-history.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
 
@@ -98,7 +99,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     state.change({ isLoading: !next.isNew, failedHistory: undefined });
     if (next.isNew && !options.history) return;
     const own = followHistory(storage.withKept(next), {
-      onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
+      onQuestion: (question) => state.addPast(pastQuestion(next.talk, question)),
       onAnswer: () => showAnswer(shown, state.addPast, 'done'),
       onError: (thrown, isWhole) => onError(asRelayError(thrown), isWhole, loading),
       resumed,
@@ -124,5 +125,14 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   };
 }
 
-const fileOf = (blobId: string) =>
-  ({ type: 'file', mediaType: 'application/octet-stream', url: '', blobId }) as const;
+/** What the user has said in `talk` before. */
+function pastQuestion(
+  { downloadUrl }: Pick<BotConversation, 'downloadUrl'>,
+  { text, files, createdAt }: PastQuestion,
+): ChannelMessage {
+  const parts = files.map(({ blobId, fileName, mime }): FilePart => {
+    const named = fileName === undefined ? { url: '' } : { filename: fileName, url: downloadUrl(fileName) };
+    return { type: 'file', mediaType: mime ?? 'application/octet-stream', ...named, blobId };
+  });
+  return { ...questionOf(text, parts), metadata: createdAt === undefined ? {} : { createdAt } };
+}

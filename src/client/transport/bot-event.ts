@@ -8,6 +8,8 @@ export interface BotMessage {
 export interface TextMessage extends BotMessage {
   /** A piece or the whole: see the events in `Facts`. */
   readonly text: string;
+  /** Whether the user has stopped it. */
+  readonly isStopped?: boolean | null | undefined;
 }
 
 /** A call of a tool: the same `processId` and `callSeq` mean the same call. */
@@ -62,6 +64,15 @@ export interface Facts {
     readonly messageUser: {
       readonly text?: string | null | undefined;
       readonly blobIds?: readonly string[] | null | undefined;
+      /** What is known of these files. */
+      readonly blobs?:
+        | readonly {
+            readonly blobId: string;
+            readonly fileName: string;
+            readonly mime?: string | null | undefined;
+          }[]
+        | null
+        | undefined;
     };
   };
   /** What the user thinks of a message. */
