@@ -41,6 +41,8 @@ export interface RelayErrorFields extends ErrorOptions {
   readonly hint?: string | undefined;
   /** The JSON with which the bot service refused, for `upstream_refused`. */
   readonly upstream?: unknown;
+  /** For developers: the status of the bot service, if it has answered with neither a stream nor a refusal. */
+  readonly upstreamStatus?: number | undefined;
 }
 
 /** The message of `unreachable`. */
@@ -59,12 +61,14 @@ export class RelayError extends Error implements RelayErrorFields {
   declare readonly maybeStarted: boolean | undefined;
   declare readonly hint: string | undefined;
   declare readonly upstream: unknown;
+  declare readonly upstreamStatus: number | undefined;
 
   constructor(message: string, fields: RelayErrorFields) {
     super(message, fields);
-    const { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream } = fields;
-    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream };
-    Object.assign(this, { name: 'RelayError', ...named });
+    const { code, status, requestId, retryAfter, retryable, maybeStarted, hint } = fields;
+    const { upstream, upstreamStatus } = fields;
+    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, hint };
+    Object.assign(this, { name: 'RelayError', ...named, upstream, upstreamStatus });
     if (hint) giveHint(this, hint);
   }
 }
@@ -121,6 +125,7 @@ interface Problem {
   readonly retryAfter?: number;
   readonly maybeStarted?: boolean;
   readonly upstream?: unknown;
+  readonly upstreamStatus?: number;
 }
 
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
