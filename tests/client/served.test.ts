@@ -1,6 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { ENGLISH } from '../../src/client/element/words/english.ts';
 import { CHAT_COLORS, CHAT_WORDS, contrast } from '../../src/config/chat-file.ts';
@@ -29,6 +31,7 @@ afterEach(async () => {
 
 const CHAT = {
   title: 'Parcels & <more>',
+  logo: 'https://images.example.com/logo.svg',
   suggestions: ['Where is my parcel?'],
   colors: { light: { accent: '#7a1fa2' }, dark: { accent: '#e1b3ff' } },
   words: { empty: 'What can we do for you?' },
@@ -66,26 +69,102 @@ describe('GET /client/bot-chat.json', () => {
 
   test('has what the file says, and with the page the bots that have a name', async () => {
     const { body } = await answered('/client/bot-chat.json', { CHAT_PAGE: 'on' }, CHAT);
-    const { title, suggestions, words } = CHAT;
-    expect(JSON.parse(body)).toMatchObject({ bots: ['acme/helper'], title, suggestions, words });
+    const { title, logo, suggestions, words } = CHAT;
+    expect(JSON.parse(body)).toMatchObject({ bots: ['acme/helper'], title, logo, suggestions, words });
     expect(JSON.parse(body)).not.toHaveProperty('colors');
   });
 });
 
+const BUILT = join(ROOT, 'dist/bot-chat');
+const built = (name: string) => readFileSync(join(BUILT, name));
+/** What the element loads later. */
+const LATER = readdirSync(BUILT).filter((name) => name.endsWith('.js') && name !== 'bot-chat.js');
+
+/** The answer with its bytes as they came. */
+async function bytesOf(path: string, headers: Record<string, string> = {}) {
+  const { port } = relay ?? (await start());
+  return new Promise<{ readonly head: IncomingMessage; readonly bytes: Buffer }>((resolve, reject) =>
+    get({ port, path, headers }, (head) => {
+      const parts: Buffer[] = [];
+      head
+        .on('data', (part) => parts.push(part))
+        .on('end', () => resolve({ head, bytes: Buffer.concat(parts) }));
+    }).on('error', reject),
+  );
+}
+
 describe('GET /client/bot-chat.js', () => {
   test('is the built file, which a cache asks for each time', async () => {
     const { headers, body } = await answered('/client/bot-chat.js', { BASE_PATH: '' });
-    expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.js'), 'utf8'));
+    expect(body).toBe(String(built('bot-chat.js')));
     expect(headers).toMatchObject({
       'content-type': 'text/javascript; charset=utf-8',
       'cache-control': 'no-cache',
+      vary: 'Accept-Encoding',
       'x-content-type-options': 'nosniff',
     });
+    expect(headers).not.toHaveProperty('content-encoding');
   });
+
+  test('is compressed as the client takes it, each time with an ETag of its own', async () => {
+    const tags: string[] = [];
+    for (const [takes, coding, bytes, opened] of [
+      ['gzip, deflate, br, zstd', 'br', built('bot-chat.js.br'), brotliDecompressSync],
+      ['gzip, br;q=0', 'gzip', built('bot-chat.js.gz'), gunzipSync],
+      ['identity', undefined, built('bot-chat.js'), Buffer.from],
+    ] as const) {
+      const answer = await bytesOf('/client/bot-chat.js', { 'Accept-Encoding': takes });
+      expect(answer.head.headers['content-encoding']).toBe(coding);
+      expect(answer.head.headers['content-length']).toBe(String(bytes.length));
+      expect(answer.head.headers.vary).toBe('Accept-Encoding');
+      expect(answer.bytes.equals(bytes)).toBe(true);
+      expect(opened(answer.bytes).equals(built('bot-chat.js'))).toBe(true);
+      const etag = String(answer.head.headers.etag);
+      const known = { 'Accept-Encoding': takes, 'If-None-Match': [...tags, etag].join(', ') };
+      const again = await bytesOf('/client/bot-chat.js', known);
+      expect([again.head.statusCode, again.bytes.length]).toEqual([304, 0]);
+      expect(again.head.headers).toMatchObject({
+        etag,
+        vary: 'Accept-Encoding',
+        'cache-control': 'no-cache',
+      });
+      const other = { 'Accept-Encoding': takes, 'If-None-Match': tags.join(', ') };
+      expect((await bytesOf('/client/bot-chat.js', other)).head.statusCode).toBe(200);
+      tags.push(etag);
+    }
+    expect(new Set(tags).size).toBe(3);
+  });
+
+  test('loads other files later, by names with a hash, which a cache keeps', async () => {
+    expect(LATER.map((name) => name.replace(/-[A-Z0-9]{8}\.js$/, ''))).toEqual([
+      'code-colors',
+      'math-element',
+    ]);
+    for (const name of LATER) {
+      expect(String(built('bot-chat.js'))).toContain(`import("./${name}")`);
+      const { head, bytes } = await bytesOf(`/client/${name}`, { 'Accept-Encoding': 'br' });
+      expect(head.headers).toMatchObject({
+        'content-type': 'text/javascript; charset=utf-8',
+        'cache-control': 'public, max-age=31536000, immutable',
+        'content-encoding': 'br',
+        vary: 'Accept-Encoding',
+      });
+      expect(bytes.equals(built(`${name}.br`))).toBe(true);
+    }
+  });
+
+  test.each(['math-element-AAAAAAAA.js', 'bot-chat.js.br'])(
+    'has no %s, which no cache keeps',
+    async (name) => {
+      const answer = await answered(`/client/${name}`, {});
+      expectProblem(answer, 404, 'not_found');
+      expect(answer.headers['cache-control']).toBe('no-store');
+    },
+  );
 
   test('has the licenses of what it contains beside it', async () => {
     const { headers, body } = await answered('/client/bot-chat.txt', {});
-    expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8'));
+    expect(body).toBe(String(built('bot-chat.txt')));
     expect(headers).toMatchObject({ 'content-type': 'text/plain; charset=utf-8' });
   });
 });
@@ -100,6 +179,15 @@ describe('the page with the chat', () => {
 
   test('is not there unless it is turned on', async () => {
     expectProblem(await answered('/chat', {}), 404, 'not_found');
+    expectProblem(await call(relay?.port ?? 0, '/'), 404, 'not_found');
+  });
+
+  test('is also at the root, to which the base path leads', async () => {
+    const { body } = await answered('/chat-api/chat', { CHAT_PAGE: 'on', BASE_PATH: '/chat-api' });
+    const port = relay?.port ?? 0;
+    expect(await call(port, '/chat-api/')).toMatchObject({ status: 200, body });
+    expect(await call(port, '/chat-api')).toMatchObject({ status: 307, headers: { location: '/chat-api/' } });
+    expectProblem(await call(port, '/'), 404, 'not_found');
   });
 
   test('runs only scripts of its own, and has the escaped title', async () => {
@@ -109,7 +197,7 @@ describe('the page with the chat', () => {
       CHAT,
     );
     expect(headers['content-security-policy']).toBe(
-      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: https://images.example.com; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     );
     expect(body).toContain('<title>Parcels &#38; &#60;more&#62;</title>');
     expect(body).not.toMatch(/ style=|<style|<script>|javascript:/);
@@ -140,15 +228,19 @@ describe('CHAT_FILE', () => {
     ['{', 'CHAT_FILE must hold a JSON object'],
     [
       '[]',
-      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
+      'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
     ],
     [
       '{"titel":"x"}',
-      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
+      'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
     ],
     ['{"title":""}', 'CHAT_FILE title: must not be empty'],
+    [
+      '{"logo":"http://images.example.com/logo.svg"}',
+      'CHAT_FILE logo: must be an address that begins with https:',
+    ],
     ['{"lang":"de"}', 'CHAT_FILE lang: must be en or ar'],
-    ['{"suggestions":["a","b","c","d"]}', 'CHAT_FILE suggestions: must be at most 3'],
+    ['{"suggestions":["a","b","c","d","e"]}', 'CHAT_FILE suggestions: must be at most 4'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
   ])('is refused if it is %s', (content, problem) => {
     expect(problemsIn(content)).toEqual([problem]);
@@ -156,14 +248,14 @@ describe('CHAT_FILE', () => {
 
   test('is refused if a text could hardly be read', () => {
     expect(problemsIn('{"colors":{"light":{"text":"#777777"}}}')).toEqual([
-      'CHAT_FILE colors.light: text on background has a contrast of 4.13, and needs 4.5',
-      'CHAT_FILE colors.light: text on surface has a contrast of 4.47, and needs 4.5',
-      'CHAT_FILE colors.light: text on own has a contrast of 3.73, and needs 4.5',
+      'CHAT_FILE colors.light: text on background has a contrast of 4.47, and needs 4.5',
+      'CHAT_FILE colors.light: text on surface has a contrast of 4.14, and needs 4.5',
+      'CHAT_FILE colors.light: text on own has a contrast of 3.9, and needs 4.5',
     ]);
     expect(problemsIn('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
     );
-    const dark = problemsIn('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
+    const dark = problemsIn('{"colors":{"light":{"surface":"#a3231b","own":"#1f5fbf"}}}').join();
     expect(dark).toContain('error on surface has a contrast of 1,');
     expect(dark).toContain('accent on own has a contrast of 1,');
   });
@@ -194,6 +286,16 @@ describe('CHAT_FILE', () => {
       Object.entries(colors).map(([name, color]) => [`${name}${scheme === 'dark' ? '-dark' : ''}`, color]),
     );
     expect(Object.fromEntries(found)).toEqual(Object.fromEntries(known));
+  });
+
+  test('leaves the colours of code, which can be read on the surface of the chat', () => {
+    const css = readFileSync(join(ROOT, 'src/client/element/style/code.ts'), 'utf8');
+    const found = [...css.matchAll(/light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/g)];
+    expect(found.length).toBeGreaterThan(5);
+    for (const [, light = '', dark = ''] of found) {
+      expect(contrast(light, CHAT_COLORS.light.surface)).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(dark, CHAT_COLORS.dark.surface)).toBeGreaterThanOrEqual(4.5);
+    }
   });
 
   test('is judged by the formula of WCAG', () => {
