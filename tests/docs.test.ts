@@ -27,10 +27,12 @@ const problems = (Object.keys(PROBLEMS) as ProblemCode[])
 const markdownIn = (folder: string) => readdirSync(join(ROOT, folder)).filter((name) => name.endsWith('.md'));
 /** Pages that are made from the source: they link each other, and repeat what several of its types share. */
 const made = markdownIn('docs/api').map((name) => `docs/api/${name}`);
+const decisions = markdownIn('docs/decisions').map((name) => `docs/decisions/${name}`);
 const documents = [
   ...markdownIn('.'),
   'bench/README.md',
   ...markdownIn('docs').map((name) => `docs/${name}`),
+  ...decisions,
   ...made,
 ];
 
@@ -235,14 +237,25 @@ describe('the documents', () => {
 
   test('are all linked from the README, with the licence', () => {
     const links = linksOf(read('README.md'));
+    const inFolders = [...made, ...decisions];
     const others = [
       ...documents.filter(
-        (name) => name !== 'README.md' && (!made.includes(name) || name.endsWith('/README.md')),
+        (name) => name !== 'README.md' && (!inFolders.includes(name) || name.endsWith('/README.md')),
       ),
       'LICENSE',
     ];
     expect(others).toEqual(expect.arrayContaining(['CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md']));
     expect(others.filter((name) => !links.includes(name))).toEqual([]);
+  });
+
+  test('of the decisions are all in their list, and each has its four parts', () => {
+    const listed = linksOf(read('docs/decisions/README.md')).filter((link) => !link.includes('/'));
+    const pages = markdownIn('docs/decisions').filter((name) => name !== 'README.md');
+    expect(listed.sort()).toEqual(pages.sort());
+    for (const name of pages) {
+      const parts = /^# .+\n\nStatus: .+\n\n## Context\n[\s\S]+\n## Decision\n[\s\S]+\n## Consequences\n/;
+      expect([name, parts.test(read(`docs/decisions/${name}`))]).toEqual([name, true]);
+    }
   });
 
   test('name every proof, and no other one', () => {

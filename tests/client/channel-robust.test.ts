@@ -61,7 +61,7 @@ test('a message that cannot be sent is an error, also when it is sent again', as
   expect(await channel.send({ files: [undefined] as never })).toBeUndefined();
   await until(() => channel.getSnapshot().error?.cause instanceof TypeError);
   const { error } = channel.getSnapshot();
-  expect(await channel.retry()).toBeUndefined();
+  expect(await channel.regenerate()).toBeUndefined();
   await until(() => channel.getSnapshot().error !== error);
   expect(channel.getSnapshot().error?.cause).toBeInstanceOf(TypeError);
 });

@@ -154,7 +154,7 @@ test('no function of a channel and of its session rejects', async () => {
   expect(await channel.feedback('none', 'GOOD')).toBe(false);
   expect(await channel.reset()).toBe(false);
   expect(await channel.consent('none', true)).toBeUndefined();
-  expect(await channel.retry('none')).toBeUndefined();
+  expect(await channel.regenerate('none')).toBeUndefined();
   await channel.stop();
   await actions.signIn('ada', 'x');
   expect(getSnapshot().error?.code).toBe('unreachable');

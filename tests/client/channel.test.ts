@@ -114,7 +114,7 @@ describe('a stop', () => {
   });
 });
 
-describe('retry', () => {
+describe('regenerate', () => {
   test('sends the message of a failed answer once more, as a new message at the end', async () => {
     const channel = await stage.channel();
     const first = channel.send('one');
@@ -126,7 +126,7 @@ describe('retry', () => {
     expect(failed).toMatchObject({ state: 'error', error: { code: 'STEPS' } });
     await until(() => status(channel) === 'error');
     stage.bot.forget();
-    const again = channel.retry(failed?.id);
+    const again = channel.regenerate(failed?.id);
     (await stage.bot.run('one')).answer('1');
     await again;
     await isReady(channel);

@@ -51,7 +51,7 @@ describeInChromium('an answer', () => {
     await button('Ask again').click();
     const [judged, asked] = await calls();
     expect(judged).toEqual(['feedback', expect.any(String), 'BAD']);
-    expect(asked).toEqual(['retry', judged?.[1]]);
+    expect(asked).toEqual(['regenerate', judged?.[1]]);
     expect(await focused()).toBe('Message');
   });
 
@@ -81,7 +81,7 @@ describeInChromium('an answer', () => {
       element.click();
       element.click();
     });
-    expect((await calls()).filter(([name]) => name === 'retry')).toHaveLength(1);
+    expect((await calls()).filter(([name]) => name === 'regenerate')).toHaveLength(1);
   });
 
   test.each([

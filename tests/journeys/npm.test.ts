@@ -1,13 +1,28 @@
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { once } from 'node:events';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { ROOT } from '../harness/documents/sources.ts';
 import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url));
-const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+const { version, dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+  readonly version: string;
+  readonly dependencies: Readonly<Record<string, string>>;
+};
 
 let group: number | undefined;
 afterEach(async () => {
@@ -114,5 +129,40 @@ describe('npx bot-relay, in a checkout', () => {
       status: 78,
       stderr: expect.stringMatching(/^The configuration has 1 problem\(s\):\n {2}- PORT must be /),
     });
+  });
+});
+
+describe('npm pack', () => {
+  /** The package as npm unpacks it, beside the packages that it depends on and no others. */
+  function installed(): string {
+    const folder = freshFolder();
+    const pack = ['pack', ROOT, '--ignore-scripts', '--silent'];
+    spawnSync('npm', pack, { cwd: folder, env: terminal(), encoding: 'utf8' });
+    spawnSync('tar', ['-xzf', `bot-relay-${version}.tgz`], { cwd: folder });
+    for (const name of Object.keys(dependencies)) {
+      const link = join(folder, 'node_modules', name);
+      mkdirSync(dirname(link), { recursive: true });
+      symlinkSync(join(ROOT, 'node_modules', name), link);
+    }
+    return join(folder, 'package');
+  }
+
+  test('holds what runs, and no source, test or secret', () => {
+    expect(readdirSync(installed()).sort()).toEqual([
+      ...['.env.example', 'LICENSE', 'README.md', 'bin', 'dist', 'package.json'],
+    ]);
+  });
+
+  test('makes a package that serves the chat and its client', async () => {
+    const program = join(installed(), 'bin/bot-relay.js');
+    const options = { cwd: freshFolder(), env: { ...terminal(), PORT: '0' }, ...OWN_GROUP };
+    const started = spawn(process.execPath, [program], options);
+    group = started.pid as number;
+    const [line] = await once(createInterface(started.stdout as Readable), 'line');
+    const { port } = JSON.parse(line) as { port: number };
+    for (const path of ['/', '/client/bot-chat.js', '/client/bot-relay-client.tgz']) {
+      const { status } = await fetch(`http://127.0.0.1:${port}${path}`);
+      expect([path, status]).toEqual([path, 200]);
+    }
   });
 });

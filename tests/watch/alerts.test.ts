@@ -103,7 +103,7 @@ function differencesIn(alert: string, tests: RuleTest[]): string {
 
 function annotationsOf({ alert, labels = {}, summary, fires, ...scraped }: Scenario): RuleTest {
   const rule = rules.find((one) => one.alert === alert);
-  const exp_annotations = { summary, runbook: rule?.annotations.runbook };
+  const exp_annotations = { summary, runbook_url: rule?.annotations.runbook_url };
   const exp_alerts = [{ exp_labels: { ...rule?.labels, ...labels }, exp_annotations }];
   const eval_time = `${((scraped.before ?? 0) + (fires?.by ?? 0)) * 60}s`;
   const alert_rule_test = [{ alertname: alert, eval_time, exp_alerts }];
@@ -139,7 +139,7 @@ describeWithPromtool('the alerts', () => {
   });
 
   test.each(explained.map((one) => [one.what, one] as const))(
-    'have a summary and a runbook, for %s',
+    'have a summary and the address of what to do, for %s',
     (_what, scenario) => expectNoDifference(scenario.alert, [annotationsOf(scenario)]),
   );
 

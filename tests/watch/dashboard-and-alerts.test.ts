@@ -1,9 +1,11 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
 import { parser } from '@prometheus-io/lezer-promql';
 import { parse } from 'yaml';
 import { createMetrics } from '../../src/watch/metrics.ts';
-import { sectionOf } from '../harness/documents/markdown.ts';
+import { anchorsOf, sectionOf } from '../harness/documents/markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 
 /** A selection of samples in a query. */
 interface Selection {
@@ -216,19 +218,27 @@ describe('deploy/alerts.yml', () => {
   );
 
   const runbook = sectionOf(read('docs/operate.md'), '## When an alert fires');
+  const headings = [...runbook.matchAll(/^### (.+)$/gm)].map(([, heading = '']) => heading);
 
-  test.each(rules.map(({ alert, annotations }) => [alert, annotations.runbook]))(
-    '%s names a heading of docs/operate.md that says what to do',
-    (alert, annotation = '') => {
-      const heading = /^docs\/operate\.md, heading: (.+)$/.exec(annotation)?.[1];
+  test.each(rules.map(({ alert, annotations }) => [alert, annotations.runbook_url]))(
+    '%s has the address of the heading of docs/operate.md that says what to do',
+    (alert, address) => {
+      const heading = headings.find((one) => `docs/operate.md#${anchorsOf(`## ${one}`)}` === address);
       const text = sectionOf(runbook, `### ${heading}`);
       expect(text).toContain(`\`${alert}\``);
       for (const part of ['What it means', 'Look at', 'Do']) expect(text).toContain(`**${part}`);
     },
   );
 
+  test('gets the whole address of each runbook by the command of docs/operate.md', () => {
+    const [command = ''] = /^sed .* deploy\/alerts\.yml/m.exec(read('docs/operate.md')) ?? [];
+    const made = execFileSync('sh', ['-c', command], { cwd: ROOT, encoding: 'utf8' });
+    const addresses = made.match(/runbook_url: https:\/\/[a-z.]+\.example\.com\/\S*docs\/operate\.md#/g);
+    expect(addresses).toHaveLength(rules.length);
+  });
+
   test('has as many alerts as docs/operate.md has headings for them', () => {
-    expect(runbook.match(/^### /gm)).toHaveLength(rules.length);
+    expect(headings).toHaveLength(rules.length);
   });
 });
 

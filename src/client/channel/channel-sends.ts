@@ -7,7 +7,7 @@ import type { Channel, ChannelMessage, FilePart, MessagePart, NewMessage } from 
 
 type AnsweredSend = Promise<ChannelMessage | undefined>;
 
-interface Sends extends Pick<Channel, 'send' | 'retry' | 'consent'> {
+interface Sends extends Pick<Channel, 'send' | 'regenerate' | 'consent'> {
   /** Drops the messages that wait for the end of an answer. */
   readonly drop: () => void;
 }
@@ -42,7 +42,7 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
     state.replace({ ...question, state: 'stopped' });
     return undefined;
   }
-  async function retry(id?: string): AnsweredSend {
+  async function regenerate(id?: string): AnsweredSend {
     const all = state.messages();
     const upTo = id === undefined ? all : all.slice(0, all.findIndex((one) => one.id === id) + 1);
     const question = upTo.filter(({ role }) => role === 'user').at(-1);
@@ -52,7 +52,7 @@ export function channelSends(shown: ShownChannel, runs: ChannelRuns, isBusy: () 
   const attempt = (sent: AnsweredSend) => sent.catch((thrown) => void state.fail(thrown));
   return {
     send: (message) => attempt(send(message)),
-    retry: (id) => attempt(retry(id)),
+    regenerate: (id) => attempt(regenerate(id)),
     consent: consenting(shown, runs),
     drop() {
       for (const resolve of queue.splice(0)) resolve(false);

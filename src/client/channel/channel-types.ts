@@ -207,7 +207,7 @@ export interface Channel {
    * Sends the user's message `id` once more, or the one that the answer `id` belongs to; without an id, the last one.
    * It is a new message at the end, and a new paid run: the bot service cannot take a turn back.
    */
-  readonly retry: (id?: string) => Promise<ChannelMessage | undefined>;
+  readonly regenerate: (id?: string) => Promise<ChannelMessage | undefined>;
   /**
    * Answers a tool call for which the bot has asked. When all calls of its message are answered, they are sent, which
    * is a paid run: it resolves with the answer, and before that with undefined.

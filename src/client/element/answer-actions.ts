@@ -13,7 +13,7 @@ export function answerActions({ tools, channel, onSent }: RowDependencies) {
   });
   const again = button(words.askAgain, 'ask-again', () => {
     if (!tools.isFirstPress()) return;
-    void channel.retry(message?.id);
+    void channel.regenerate(message?.id);
     onSent();
   });
   again.title = words.askAgainHint;

@@ -34,7 +34,7 @@ export function answerTrouble({ tools, channel, onSent }: RowDependencies) {
     if (again.hidden || isDisabled(again) || !tools.isFirstPress()) return;
     again.hidden = true;
     hint.hidden = true;
-    void channel.retry(messageId);
+    void channel.regenerate(messageId);
     onSent();
   }
   return {

@@ -73,7 +73,7 @@ const channel: Channel = {
   getServerSnapshot: () => snapshot,
   send: note('send', undefined),
   stop: note('stop', undefined),
-  retry: note('retry', undefined),
+  regenerate: note('regenerate', undefined),
   consent: note('consent', undefined),
   feedback: note('feedback', true),
   reset: note('reset', true),
