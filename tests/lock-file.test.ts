@@ -32,7 +32,7 @@ function isFound(packages: Packages, name: string, path: string): boolean {
   return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in packages);
 }
 
-describe.each(['.', 'build/reference', ...examples])('package-lock.json in %s', (folder) => {
+describe.each(['.', 'bench', 'build/reference', ...examples])('package-lock.json in %s', (folder) => {
   const packages = packagesIn(folder);
   const entries = Object.entries(packages);
 

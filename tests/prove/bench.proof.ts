@@ -1,16 +1,27 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, expect, test } from '@jest/globals';
 import { FIGURES, type Results } from '../../bench/report/results.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 import { COMPILE_CACHE } from '../harness/relay/process.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'bot-relay-compare-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 180_000;
+
+test(
+  'the types of the comparison are right',
+  () => {
+    const tsc = ['node_modules/typescript/bin/tsc', '-p', 'bench'];
+    const { status, stdout } = spawnSync(process.execPath, tsc, { cwd: ROOT, encoding: 'utf8' });
+    expect([status, stdout]).toEqual([0, '']);
+  },
+  TIMEOUT_MS,
+);
 
 test(
   'one small round gives every figure of the peers that were asked for, and a chart',

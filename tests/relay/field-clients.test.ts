@@ -1,11 +1,10 @@
 import type { Socket } from 'node:net';
 import { afterAll, expect } from '@jest/globals';
-import { EventSource } from 'eventsource';
 import { createParser } from 'eventsource-parser';
 import { type FieldClient, fieldClient, type Received } from '../harness/clients/field-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { BOT_PATH, MESSAGE, startRelay } from '../harness/relay/relay.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { chunk, LAST_CHUNK, plainAnswer, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
@@ -63,21 +62,6 @@ const SILENT: Case[] = [
       parser.feed(await (await relay.send(cookie)).text());
       expect(data.map((each) => `data: ${each}\n\n`)).toEqual([event(1), event(2)]);
       expect(comments.length).toBeGreaterThan(0);
-    },
-  ],
-  [
-    `${withoutMessages} to eventsource`,
-    async () => {
-      const { relay, cookie } = await silent();
-      const source = new EventSource(relay.url + BOT_PATH, {
-        fetch: (_url, init) =>
-          relay.send(cookie, { body: MESSAGE, headers: init.headers, signal: init.signal }),
-      });
-      const data: string[] = [];
-      source.addEventListener('message', (message) => data.push(String(message.data)));
-      await new Promise((resolve) => source.addEventListener('error', resolve));
-      source.close();
-      expect(data.map((each) => `data: ${each}\n\n`)).toEqual([event(1), event(2)]);
     },
   ],
 ];

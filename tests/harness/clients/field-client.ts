@@ -1,5 +1,4 @@
 import { type EventSourceMessage, fetchEventSource } from '@microsoft/fetch-event-source';
-import { Observable, retry, throwError, timer } from 'rxjs';
 import { BOT_PATH } from '../relay/relay.ts';
 
 /** The parts of a browser that the library needs. */
@@ -37,67 +36,46 @@ const RETRIES = 3;
  * Sends a message as the clients in the field do: every event's data goes through `JSON.parse`, and on any
  * error the same message is sent again at once, up to three times. Resolves when it is done or gives up.
  */
-export function fieldClient(client: FieldClient): Promise<Received> {
-  const data: Received['data'] = [];
+export async function fieldClient(client: FieldClient): Promise<Received> {
   const messages: EventSourceMessage[] = [];
-  const again = (error: unknown) => {
-    const status = Number((error as { status?: number } | undefined)?.status);
-    const isSpared = client.retries === 'unless-4xx' && status >= 400 && status < 500;
-    return isSpared ? throwError(() => error) : timer(0);
-  };
-  const resumes = client.retries === 'after-an-id';
-  const run = resumes ? events(client) : events(client).pipe(retry({ count: RETRIES, delay: again }));
-  return new Promise((resolve) => {
-    run.subscribe({
-      next(message) {
-        messages.push(message);
-        data.push(JSON.parse(message.data) as { eventType?: string });
-      },
-      error: (error: unknown) => resolve({ data, messages, error }),
-      complete: () => resolve({ data, messages, error: undefined }),
-    });
-  });
+  const data = () => messages.map((message) => JSON.parse(message.data) as Received['data'][number]);
+  for (let left = client.retries === 'after-an-id' ? 0 : RETRIES; ; left--) {
+    try {
+      await oneTry(client, messages);
+      return { data: data(), messages, error: undefined };
+    } catch (error) {
+      const { status = 0 } = error as { status?: number };
+      const isSpared = client.retries === 'unless-4xx' && status >= 400 && status < 500;
+      if (left === 0 || isSpared) return { data: data(), messages, error };
+    }
+  }
 }
 
-function events({
-  url,
-  cookie,
-  path = BOT_PATH,
-  body = BODY,
-  retries,
-  onSend,
-}: FieldClient): Observable<EventSourceMessage> {
-  return new Observable((subscriber) => {
-    const stop = new AbortController();
-    let left = RETRIES;
-    let sawId = false;
-    fetchEventSource(path, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', Cookie: cookie },
-      body,
-      signal: stop.signal,
-      openWhenHidden: true,
-      fetch(input, init) {
-        onSend?.(new Headers(init?.headers));
-        return fetch(url + String(input), init);
-      },
-      async onopen({ status }) {
-        if (status !== 200) throw Object.assign(new Error(`status ${status}`), { status });
-      },
-      onmessage(message) {
-        JSON.parse(message.data);
-        if (message.id) sawId = true;
-        subscriber.next(message);
-      },
-      onerror(error) {
-        // The library sends `Last-Event-ID` by itself.
-        if (retries === 'after-an-id' && sawId && left-- > 0) return 1;
-        throw error;
-      },
-    }).then(
-      () => subscriber.complete(),
-      (error: unknown) => subscriber.error(error),
-    );
-    return () => stop.abort();
+async function oneTry(client: FieldClient, messages: EventSourceMessage[]): Promise<void> {
+  const { url, cookie, path = BOT_PATH, body = BODY, retries, onSend } = client;
+  let left = RETRIES;
+  let sawId = false;
+  await fetchEventSource(path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Cookie: cookie },
+    body,
+    openWhenHidden: true,
+    fetch(input, init) {
+      onSend?.(new Headers(init?.headers));
+      return fetch(url + String(input), init);
+    },
+    async onopen({ status }) {
+      if (status !== 200) throw Object.assign(new Error(`status ${status}`), { status });
+    },
+    onmessage(message) {
+      JSON.parse(message.data);
+      if (message.id) sawId = true;
+      messages.push(message);
+    },
+    onerror(error) {
+      // The library sends `Last-Event-ID` by itself.
+      if (retries === 'after-an-id' && sawId && left-- > 0) return 1;
+      throw error;
+    },
   });
 }
