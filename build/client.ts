@@ -1,15 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BuildOptions, build, type Plugin } from 'esbuild';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { type BuildOptions, build, type Metafile, type Plugin } from 'esbuild';
 import { ENTRIES } from './entries.ts';
 
 /** The oldest browsers that the client supports. */
 const BROWSERS = ['chrome123', 'firefox128', 'safari17.5'];
-/** The element in one file, for a page without a bundler. */
+/** The element for a page without a bundler: one file, and chunks that it loads when it needs them. */
 const ELEMENT_FILE = { 'bot-chat': 'element/bot-chat-file' };
-/** The name of the package that a file belongs to. */
-const PACKAGE = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/;
+/** The folder of the package that a file belongs to. */
+const PACKAGE = /.*node_modules\/(?:@[^/]+\/)?[^/]+/;
 
 const root = new URL('../', import.meta.url);
 const pathOf = (name: string) => fileURLToPath(new URL(name, root));
@@ -22,53 +24,60 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
     stdio: ['ignore', stdout, 'inherit'],
   });
 
-/** Options of `marked` that are never set. */
-const UNSET = ['pedantic', 'extensions', 'hooks'];
+type Options = Pick<BuildOptions, 'external' | 'minify' | 'footer'>;
+
+/** The folders of the packages that are in a bundle. */
+const packagesIn = ({ inputs }: Metafile) => Object.keys(inputs).flatMap((path) => PACKAGE.exec(path) ?? []);
 
 /**
- * Takes the part of `marked` that makes HTML out of the bundles: its instance at the end of the file keeps the bundler
- * from leaving out what nothing uses. Code for the options `UNSET` is taken out, too.
+ * Bundles each module that is imported dynamically on its own, with a hash in its name. Else esbuild would put what it has
+ * in common with the entries into chunks that they all load at once, even if they need nothing of them.
  */
-const lexerAlone: Plugin = {
-  name: 'lexer-alone',
-  setup: ({ onLoad }) =>
-    onLoad({ filter: /marked\.esm\.js$/ }, ({ path }) => {
-      const text = readFileSync(path, 'utf8');
-      const [instance = ''] = /;var \w+=new \w+;function /.exec(text) ?? [];
-      const exported = text.slice(text.lastIndexOf('export{')).match(/\w+ as (Lexer|Tokenizer)\b/g) ?? [];
-      let lexer = text.slice(0, text.indexOf(instance));
-      const reads = UNSET.map((option) => RegExp(`\\bthis\\.options\\.${option}\\b`, 'g'));
-      const isKnown = reads.every((one) => lexer.search(one) >= 0);
-      if (!instance || exported.length < 2 || !isKnown)
-        throw new Error('marked has another form: see lexerAlone');
-      for (const one of reads) lexer = lexer.replace(one, 'null');
-      return { contents: `${lexer};export{${exported}}` };
-    }),
-};
+function bundledApart(options: BuildOptions, packages: string[]): Plugin {
+  return {
+    name: 'bundled-apart',
+    setup: ({ onResolve }) =>
+      onResolve({ filter: /\.ts$/ }, async ({ kind, path, resolveDir }) => {
+        if (kind !== 'dynamic-import') return undefined;
+        const entryPoints = [join(resolveDir, path)];
+        const { metafile } = await build({
+          ...options,
+          entryPoints,
+          entryNames: '[name]-[hash]',
+          metafile: true,
+        });
+        packages.push(...packagesIn(metafile));
+        return { path: `./${basename(Object.keys(metafile.outputs).join())}`, external: true };
+      }),
+  };
+}
 
 /**
  * Bundles modules of the client into `outdir`, by the name of each entry. All entries share their chunks. Returns the
- * names of the packages that are now in them.
+ * folders of the packages that are now in them.
  */
 async function bundle(
   outdir: string,
   entries: Readonly<Record<string, string>>,
-  options: Pick<BuildOptions, 'external' | 'minify' | 'footer'>,
+  own: Options,
 ): Promise<string[]> {
-  const { metafile } = await build({
-    entryPoints: Object.entries(entries).map(([out, name]) => ({ in: pathOf(`src/client/${name}.ts`), out })),
+  const options: BuildOptions = {
     outdir: pathOf(outdir),
     bundle: true,
-    splitting: true,
     format: 'esm',
     target: BROWSERS,
     logLevel: 'warning',
-    metafile: true,
-    plugins: [lexerAlone],
+    ...own,
+  };
+  const packages: string[] = [];
+  const { metafile } = await build({
     ...options,
+    entryPoints: Object.entries(entries).map(([out, name]) => ({ in: pathOf(`src/client/${name}.ts`), out })),
+    splitting: true,
+    metafile: true,
+    plugins: [bundledApart(options, packages)],
   });
-  const names = Object.keys(metafile.inputs).flatMap((path) => PACKAGE.exec(path)?.[1] ?? []);
-  return [...new Set(names)];
+  return [...new Set([...packages, ...packagesIn(metafile)])].sort();
 }
 
 rmSync(pathOf('dist/client'), { recursive: true, force: true });
@@ -82,23 +91,28 @@ writeFileSync(
 );
 cpSync(pathOf('LICENSE'), pathOf('dist/client/LICENSE'));
 /** The licenses of packages that a bundle contains. */
-const noticesOf = (names: readonly string[]) =>
-  names
-    .map((name) => {
-      const folder = `node_modules/${name}`;
-      const contains = name === 'marked' ? 'It contains parts of' : 'It contains';
-      return `${contains} ${name} ${fields(`${folder}/package.json`).version}:\n\n${read(`${folder}/LICENSE`)}`;
+const noticesOf = (folders: readonly string[]) =>
+  folders
+    .map((folder) => {
+      const { name, version } = fields(`${folder}/package.json`);
+      const license = readdirSync(pathOf(folder)).find((file) => /^licen[cs]e/i.test(file));
+      return `It contains ${name} ${version}:\n\n${read(`${folder}/${license}`)}`;
     })
     .join('\n');
 writeFileSync(pathOf('dist/client/NOTICES.txt'), noticesOf(contained));
-// Beside the file, which each page loads: they are larger than many of its parts.
-const own = await bundle('dist', ELEMENT_FILE, {
+// Beside the files, which each page loads: they are larger than many of their parts.
+rmSync(pathOf('dist/bot-chat'), { recursive: true, force: true });
+const own = await bundle('dist/bot-chat', ELEMENT_FILE, {
   minify: true,
-  footer: {
-    js: '/* Contains parts of marked. Licenses of what it contains: bot-chat.txt beside this file */',
-  },
+  footer: { js: '/* Licenses of what it contains: bot-chat.txt beside this file */' },
 });
-writeFileSync(pathOf('dist/bot-chat.txt'), noticesOf(own));
+writeFileSync(pathOf('dist/bot-chat/bot-chat.txt'), noticesOf(own));
+for (const name of readdirSync(pathOf('dist/bot-chat'))) {
+  const file = pathOf(`dist/bot-chat/${name}`);
+  const content = readFileSync(file);
+  writeFileSync(`${file}.br`, brotliCompressSync(content));
+  writeFileSync(`${file}.gz`, gzipSync(content, { level: 9 }));
+}
 
 // Packed here and not when it is asked for, so that all instances of an image serve the same bytes.
 /** npm itself, which runs this script. */

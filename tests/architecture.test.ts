@@ -92,6 +92,8 @@ const LIBRARIES: Readonly<Record<string, string>> = {
   'http-proxy-middleware': 'relay/operations',
   jose: 'authenticate/oidc watch',
   marked: 'client/element',
+  katex: 'client/element',
+  lowlight: 'client/element',
   'openid-client': 'authenticate/oidc',
   pino: 'logger',
   'prom-client': 'watch',

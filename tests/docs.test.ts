@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import { USAGE } from '../src/commands/usage.ts';
@@ -233,6 +233,13 @@ describe('the documents', () => {
       return anchor !== undefined && !anchorsOf(read(target)).includes(anchor);
     });
     expect(broken).toEqual([]);
+  });
+
+  test('show each picture, which is small', () => {
+    const text = documents.map(read).join('');
+    const pictures = readdirSync(join(ROOT, 'docs/images'));
+    expect(pictures.filter((name) => !text.includes(`images/${name}`))).toEqual([]);
+    expect(pictures.filter((name) => statSync(join(ROOT, 'docs/images', name)).size > 60_000)).toEqual([]);
   });
 
   test('are all linked from the README, with the licence', () => {

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import { builtFile, cachedFile, type Page } from './cached-file.ts';
+import { builtFile, builtNames, cachedFile, type Page } from './cached-file.ts';
 import { pagePolicy } from './page-policy.ts';
 
 /** What the chat knows of the relay's configuration. */
@@ -20,23 +20,42 @@ const POLICY = pagePolicy(['blob:']);
 const ICON =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2459a9" d="M3 2h10a2 2 0 0 1 2 2v6a2 2 0 0 1-2 2H8l-4 3v-3H3a2 2 0 0 1-2-2V4a2 2 0 0 1 2-2z"/></svg>';
 
+/** The folder of `dist/` with the element and its chunks. */
+const FOLDER = 'bot-chat';
+const ENTRY = 'bot-chat.js';
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  txt: 'text/plain; charset=utf-8',
+};
+
 /**
- * The element `<bot-chat>` as one file, what it asks of the relay, and a page that shows it: at `/chat` with
- * `CHAT_PAGE=on`, at `/` in the demo. Empty if the element is not built, since the relay can run without it.
+ * The element `<bot-chat>`, what it asks of the relay, and a page that shows it: at `/` and `/chat` with `CHAT_PAGE=on`, at
+ * `/` in the demo. Empty if the element is not built, since the relay can run without it.
  */
 export function botChatPages(config: ChatConfig, demo?: DemoChat): Page[] {
-  const script = builtFile('bot-chat.js');
-  const notices = builtFile('bot-chat.txt');
-  if (!script || !notices) return [];
+  const files = elementFiles();
+  if (files.length === 0) return [];
   const settings = JSON.stringify(settingsOf(config, demo));
+  const hasPage = config.chatPage || demo !== undefined;
   return [
-    cachedFile({ path: '/client/bot-chat.js', type: 'text/javascript; charset=utf-8', body: script }),
-    cachedFile({ path: '/client/bot-chat.txt', type: 'text/plain; charset=utf-8', body: notices }),
+    ...files,
     cachedFile({ path: '/client/bot-chat.json', type: 'application/json', body: Buffer.from(settings) }),
-    ...documents([...(config.chatPage ? ['/chat'] : []), ...(demo ? ['/'] : [])], config),
+    ...documents([...(hasPage ? ['/'] : []), ...(config.chatPage ? ['/chat'] : [])], config),
     // The links of the page are relative, so its path must end with a slash.
-    ...(demo && config.basePath !== '' ? [{ path: '', handler: redirect(`${config.basePath}/`) }] : []),
+    ...(hasPage && config.basePath !== '' ? [{ path: '', handler: redirect(`${config.basePath}/`) }] : []),
   ];
+}
+
+/** The files of the element. What it loads later has the hash of its content in its name. */
+function elementFiles(): Page[] {
+  const types = Object.entries(TYPES);
+  return builtNames(FOLDER).flatMap((name) => {
+    const [, type] = types.find(([ending]) => name.endsWith(`.${ending}`)) ?? [];
+    const [body, br, gzip] = ['', '.br', '.gz'].map((ending) => builtFile(`${FOLDER}/${name}${ending}`));
+    if (!type || !body || !br || !gzip) return [];
+    const isImmutable = type === TYPES.js && name !== ENTRY;
+    return [cachedFile({ path: `/client/${name}`, type, body, compressed: { br, gzip }, isImmutable })];
+  });
 }
 
 /** What the element asks of the relay. Without a page, nobody needs to know which bots there are. */

@@ -1,4 +1,6 @@
 /// <reference lib="dom" />
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Page } from 'playwright-core';
@@ -6,12 +8,13 @@ import type { ShowMarkdown } from '../../src/client/element/markdown/markdown-vi
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { serveElementPage } from '../harness/browser/element-page.ts';
 import { hostileMarkdown, longMarkdown } from '../harness/browser/hostile-markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 import type { FakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
 /** The script of a page with the view of Markdown; `hit` counts scripts that ran. */
 const MARKDOWN_PAGE = `
   import { markdownView } from './markdown/markdown-view.ts';
-  const words = { copy: 'Copy', code: 'Code', table: 'Table' };
+  const words = { copy: 'Copy', code: 'Code', table: 'Table', formula: 'Formula' };
   globalThis.refused = [];
   globalThis.hits = 0;
   globalThis.hit = globalThis.alert = () => { hits += 1; };
@@ -34,6 +37,14 @@ type MarkdownWindow = typeof globalThis & {
 function faultsOf(page: Page, texts: readonly string[]): Promise<string[]> {
   return page.evaluate((all) => {
     const { newView } = globalThis as MarkdownWindow;
+    const MATH =
+      'math semantics annotation mrow mi mo mn mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd mlabeledtr mstyle mpadded mphantom menclose'.split(
+        ' ',
+      );
+    const MATH_ATTRIBUTES =
+      'xmlns display dir encoding mathvariant mathcolor mathbackground mathsize stretchy fence separator symmetric form lspace rspace minsize maxsize largeop movablelimits accent accentunder width height depth voffset linethickness scriptlevel displaystyle columnalign columnspacing columnlines rowspacing rowlines notation linebreak class'.split(
+        ' ',
+      );
     const NAMES =
       'P BR STRONG EM DEL CODE A H3 HR UL OL LI BLOCKQUOTE PRE DIV SPAN BUTTON TABLE THEAD TBODY TR TH TD'.split(
         ' ',
@@ -45,9 +56,11 @@ function faultsOf(page: Page, texts: readonly string[]): Promise<string[]> {
     const faults: string[] = [];
     const judge = (element: Element, text: string) => {
       const fault = (what: string) => faults.push(`${what} of ${JSON.stringify(text)}`);
-      if (!NAMES.includes(element.nodeName)) fault(`the element ${element.nodeName}`);
+      const [names, attributes] =
+        element instanceof MathMLElement ? [MATH, MATH_ATTRIBUTES] : [NAMES, ATTRIBUTES];
+      if (!names.includes(element.nodeName)) fault(`the element ${element.nodeName}`);
       for (const { name } of element.attributes)
-        if (!ATTRIBUTES.includes(name)) fault(`the attribute ${name}`);
+        if (!attributes.includes(name)) fault(`the attribute ${name}`);
       if (!(element instanceof HTMLAnchorElement)) return;
       if (!['http:', 'https:', 'mailto:'].includes(element.protocol)) fault(`the link ${element.href}`);
       if (element.rel !== 'noopener noreferrer') fault('a link without rel');
@@ -75,6 +88,17 @@ async function traces(page: Page): Promise<{ hits: number; refused: string[] }> 
   });
 }
 
+/** Waits until what is loaded with the first code and the first math is there. */
+async function loadAll(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const { root, show } = (globalThis as MarkdownWindow).newView();
+    root.id = 'loaded';
+    show('```js\nif\n```\n\n$x$', true);
+  });
+  await page.locator('#loaded span.hljs-keyword').waitFor();
+  await page.locator('#loaded math').waitFor();
+}
+
 /** `HOSTILE_INPUTS` sets another number. */
 const INPUTS = Number(process.env.HOSTILE_INPUTS ?? 500);
 
@@ -87,6 +111,7 @@ beforeAll(async () => {
   front = await serveElementPage(MARKDOWN_PAGE);
   ({ page, complaints } = await chromium.open(`${front.url}/`));
   await page.waitForFunction('globalThis.newView');
+  await loadAll(page);
   page.on('request', (request) => asked.push(request.url()));
 });
 afterEach(async () => {
@@ -109,6 +134,19 @@ const shown = (...pieces: readonly string[]) =>
     return root.innerHTML;
   }, pieces);
 
+/** What an answer shows: the text of its formulas and of the rest. */
+const formulasIn = (text: string) =>
+  page.evaluate((text) => {
+    const { root, show } = (globalThis as MarkdownWindow).newView();
+    show(text, true);
+    root.remove();
+    const formulas = [...root.querySelectorAll('math')].map(
+      (math) => math.querySelector('annotation')?.textContent,
+    );
+    for (const math of root.querySelectorAll('math')) math.replaceWith('ƒ');
+    return { formulas, rest: root.textContent };
+  }, text);
+
 const LINK = 'target="_blank" rel="noopener noreferrer"';
 const p = (html: string) => `<p dir="auto">${html}</p>`;
 
@@ -117,21 +155,115 @@ describeInChromium('an answer in Markdown', () => {
     ['Hello\nthere', p('Hello<br>there')],
     ['**a** *b* ~~c~~ `d`', p('<strong>a</strong> <em>b</em> <del>c</del> <code part="code">d</code>')],
     ['#### Deep', '<h3 dir="auto" data-depth="4">Deep</h3>'],
+    ['## **a** `b` ##', '<h3 dir="auto" data-depth="2"><strong>a</strong> <code part="code">b</code></h3>'],
+    ['##', '<h3 dir="auto" data-depth="2"></h3>'],
     ['- a\n- b\n  1. c', '<ul><li dir="auto">a</li><li dir="auto">b<ol><li dir="auto">c</li></ol></li></ul>'],
     ['3. a\n4. b', '<ol start="3"><li dir="auto">a</li><li dir="auto">b</li></ol>'],
     ['- [x] a\n- [ ] b', '<ul><li dir="auto">☑ a</li><li dir="auto">☐ b</li></ul>'],
     ['> a\n\n---', `<blockquote>${p('a')}</blockquote><hr>`],
     [
       '```js\nif (a < b) {}\n```',
-      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="region" tabindex="0" aria-label="Code (js)"><code>if (a &lt; b) {}</code></pre></div>',
+      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="group" tabindex="0" aria-label="Code (js)"><code><span class="hljs-keyword">if</span> (a &lt; b) {}</code></pre></div>',
     ],
     [
       '| a | b |\n|---|--:|\n| 1 | 2 |',
-      '<div class="table" role="region" tabindex="0" aria-label="Table"><table><thead><tr><th dir="auto">a</th><th dir="auto" data-align="right">b</th></tr></thead><tbody><tr><td dir="auto">1</td><td dir="auto" data-align="right">2</td></tr></tbody></table></div>',
+      '<div class="table" role="group" tabindex="0" aria-label="Table"><table><thead><tr><th dir="auto">a</th><th dir="auto" data-align="right">b</th></tr></thead><tbody><tr><td dir="auto">1</td><td dir="auto" data-align="right">2</td></tr></tbody></table></div>',
     ],
     ['&lt;b&gt; &copy; &#x41; &nothing;', p('&lt;b&gt; © A &amp;nothing;')],
   ])('is shown by elements: %j', async (text, html) => {
     expect(await shown(text)).toBe(html);
+  });
+
+  test.each([
+    ['$$\n\\frac{a}{b}\n$$', ['\\frac{a}{b}'], 'ƒ'],
+    ['so\n\\[ x_1 *y* \\]\nit is', ['x_1 *y*'], 'soƒit is'],
+    ['- a\n  $$\n  - x\n  $$\n- b', ['- x'], 'aƒb'],
+    ['with \\(a_1\\), $b_1$-axis, ($c$) and $$d$$.', ['a_1', 'b_1', 'c', 'd'], 'with ƒ, ƒ-axis, (ƒ) and ƒ.'],
+    ['$\\text{if } x > 0$', ['\\text{if } x > 0'], 'ƒ'],
+  ])('shows math as MathML: %j', async (text, formulas, rest) => {
+    expect(await formulasIn(text)).toEqual({ formulas, rest });
+  });
+
+  test.each([
+    ...['$5 and $6', '$5, or €6/$7', 'US$5, US$6', '$5/month or 10$', 'I have 5$ and you 6$.', '$20-$30'],
+    ...[
+      '$HOME/bin:$PATH',
+      '$HOME and $PATH',
+      'Cost: ($5)/($6)',
+      'between $5k and 6k$.',
+      '$/€ and €/$ rates',
+      '$ x $',
+    ],
+    // Not closed, no math, or refused.
+    ...['$$x', '\\(x', '$\\frac{a}$', '$\\nothing$', '$\\href{https://x.example}{x}$', '$\\pmb{x}$'],
+  ])('keeps as text what is no math: %j', async (text) => {
+    expect(await formulasIn(text)).toEqual({ formulas: [], rest: text.replace(/^\\\(/, '(') });
+  });
+
+  test('keeps as text math that is too long or too deep', async () => {
+    for (const text of [`$$\n${'x'.repeat(1_001)}\n$$`, `$${'\\sqrt{'.repeat(130)}x${'}'.repeat(130)}$`])
+      expect(await formulasIn(text)).toEqual({ formulas: [], rest: text.replaceAll('\n', '') });
+  });
+
+  test('shows each command of KaTeX by what may be there, or as text', async () => {
+    const source = readFileSync(join(ROOT, 'node_modules/katex/dist/katex.mjs'), 'utf8');
+    const commands = [...new Set(source.match(/(?<=["'])\\\\[A-Za-z@]+(?=["'])/g))].map((one) =>
+      one.slice(1),
+    );
+    expect(commands.length).toBeGreaterThan(500);
+    const texts = commands.flatMap((one) =>
+      ['x', '{a}', '{a}{b}', '{red}{blue}{c}', '{1em}{2em}', '[a]{b}_c^d'].map(
+        (given) => `$$${one} ${given}$$`,
+      ),
+    );
+    expect(await faultsOf(page, texts)).toEqual([]);
+  });
+
+  test('keeps the lines of a block of math that cannot be shown', async () => {
+    expect(await shown('$$\n\\frac{a}\n$$')).toBe(p('$$<br>\\frac{a}<br>$$'));
+  });
+
+  test('shows letters of other alphabets, which browsers take for usual ones', async () => {
+    const html = await shown('$\\mathbb{R} \\mathcal{LA} \\mathfrak{g}$');
+    expect(html.replace(/<annotation.*<\/annotation>/, '').replace(/<[^>]*>/g, '')).toBe('ℝℒ𝒜𝔤');
+  });
+
+  test('gives code its colours when it ends, and keeps it plain before and in other languages', async () => {
+    const open = '```js\nconst a = 1;\n';
+    expect(await shown(open)).toContain('<code>const a = 1;</code>');
+    expect(await shown(open, '```')).toContain('<span class="hljs-keyword">const</span> a = ');
+    expect(await shown('```klingon\nconst a = 1;\n```')).toContain('<code>const a = 1;</code>');
+    expect(await shown('```\nconst a = 1;\n```')).toContain('<code>const a = 1;</code>');
+    const lines = 'const a = 1;\n'.repeat(350);
+    const pieces = ['```js\n', lines, lines, '```', '\n\nEnd'];
+    expect((await shown(...pieces)).match(/hljs-keyword/g)).toHaveLength(700);
+    expect(await shown(`\`\`\`js\n${lines.repeat(4)}\`\`\``)).not.toContain('hljs');
+  });
+
+  test.each(['code-colors', 'math-element'])('stays as it came if %s cannot be had', async (name) => {
+    const tab = await chromium.open('about:blank');
+    const refused: string[] = [];
+    await tab.page.route(`**/${name}.js`, (route) => {
+      refused.push(name);
+      return route.fulfill({ status: 404 });
+    });
+    await tab.page.goto(`${front.url}/`);
+    await tab.page.waitForFunction('globalThis.newView');
+    const html = await tab.page.evaluate(async () => {
+      const { root, show } = (globalThis as MarkdownWindow).newView();
+      const text = '```js\nif\n```\n\nof $x$\n\n$$\ny\n$$\n\n';
+      show(text, false);
+      while (!root.querySelector('.hljs-keyword, math'))
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      // Nobody asks again.
+      show(`${text}End`, true);
+      return root.innerHTML;
+    });
+    if (name === 'code-colors') expect(html).toContain('<code>if</code>');
+    else expect(html).toContain(`${p('of $x$')}${p('$$<br>y<br>$$')}${p('End')}`);
+    expect(refused).toEqual([name]);
+    // Chromium itself writes one line for the answer of 404.
+    expect(tab.complaints.filter((one) => !/Failed to load resource.*404/.test(one))).toEqual([]);
   });
 
   test('shows HTML as text', async () => {
@@ -257,6 +389,7 @@ describeInChromium('an answer in Markdown', () => {
     const bare = await serveElementPage(MARKDOWN_PAGE, '');
     const tab = await chromium.open(`${bare.url}/`);
     await tab.page.waitForFunction('globalThis.newView');
+    await loadAll(tab.page);
     tab.page.on('request', (request) => asked.push(request.url()));
     expect(await faultsOf(tab.page, texts)).toEqual([]);
     expect(await traces(tab.page)).toEqual({ hits: 0, refused: [] });

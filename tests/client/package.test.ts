@@ -94,6 +94,23 @@ describe('the package', () => {
     expect(readFileSync(join(own, 'LICENSE'), 'utf8')).toBe(readFileSync(join(ROOT, 'LICENSE'), 'utf8'));
   });
 
+  test('has no file that is loaded for nothing', () => {
+    const own = join(consumer.folder, 'node_modules/bot-relay-client');
+    const files = readdirSync(own).filter((name) => name.endsWith('.js'));
+    const text = (name: string) => readFileSync(join(own, name), 'utf8');
+    for (const name of files) {
+      expect([
+        name,
+        text(name)
+          .replace(/^import [^;]*;$|^\s*\/\/.*$/gm, '')
+          .trim(),
+      ]).not.toEqual([name, '']);
+      // A chunk of which nothing is used.
+      expect([name, text(name).match(/^import "[^"]*";$/gm)]).toEqual([name, null]);
+    }
+    expect(files.length).toBeGreaterThan(4);
+  });
+
   test('is found by publint to be well made', async () => {
     const tarball = Uint8Array.from(readFileSync(TARBALL)).buffer;
     const { messages } = await publint({ pack: { tarball }, strict: true });
@@ -149,18 +166,31 @@ describe('in a page', () => {
 });
 
 describe('the file of the element', () => {
-  const file = readFileSync(join(ROOT, 'dist/bot-chat.js'));
+  const file = readFileSync(join(ROOT, 'dist/bot-chat/bot-chat.js'), 'utf8');
 
-  test('needs no other file', () => {
-    expect(String(file)).not.toMatch(/^import |\bimport\(/m);
+  test('needs no other file at once', () => {
+    expect(file).not.toMatch(/(^|[;}])(import|export)[^(;]*"\.\//);
+    expect(file.match(/import\("[^"]*"\)/g)).toHaveLength(2);
   });
 
   test('names the file beside it with the licenses of what it contains', () => {
-    expect(String(file)).toMatch(/Contains parts of marked\b.* bot-chat\.txt/);
-    const notices = readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8');
-    expect(notices).toMatch(/^It contains parts of marked \d/m);
-    for (const name of ['marked', 'eventsource-parser'])
-      expect(notices).toContain(readFileSync(join(ROOT, `node_modules/${name}/LICENSE`), 'utf8').trim());
+    expect(file).toMatch(/Licenses of what it contains: bot-chat\.txt/);
+    const notices = readFileSync(join(ROOT, 'dist/bot-chat/bot-chat.txt'), 'utf8');
+    for (const [name, license] of [
+      ['marked', 'LICENSE'],
+      ['eventsource-parser', 'LICENSE'],
+      ['katex', 'LICENSE'],
+      ['lowlight', 'license'],
+      // Of the version that lowlight has.
+      ['lowlight/node_modules/highlight.js', 'LICENSE'],
+    ] as const) {
+      const folder = join(ROOT, 'node_modules', name);
+      const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
+        version: string;
+      };
+      expect(notices).toContain(`It contains ${name.split('/').at(-1)} ${version}:`);
+      expect(notices).toContain(readFileSync(join(folder, license), 'utf8').trim());
+    }
   });
 });
 
@@ -176,7 +206,7 @@ const NEWER: Readonly<Record<string, RegExp>> = {
   'a stream in a loop: Chrome 124, Safari 27': /\bfor await\s*\([^)]*\bbody\b/,
   'Promise.try: Firefox 134, Safari 18.2': /\bPromise\.try\b/,
   'methods of iterators: Chrome 122, Firefox 131, Safari 18.4':
-    /\bIterator\b|\.(?:keys|values|entries|matchAll)\([^()]*\)\.(?!next\b)\w+\(/,
+    /(?<!")\bIterator\b|(?<!\bObject)\.(?:keys|values|entries|matchAll)\([^()]*\)\.(?!next\b)\w+\(/,
   'URL.parse: Chrome 126, Safari 18': /\bURL\.parse\b/,
   'bytes of a body, and base64: Chrome 132, Firefox 128, Safari 18':
     /\.(?:bytes|toBase64|fromBase64|toHex)\(/,

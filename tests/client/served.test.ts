@@ -1,6 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { ENGLISH } from '../../src/client/element/words/english.ts';
 import { CHAT_COLORS, CHAT_WORDS, contrast } from '../../src/config/chat-file.ts';
@@ -72,20 +74,96 @@ describe('GET /client/bot-chat.json', () => {
   });
 });
 
+const BUILT = join(ROOT, 'dist/bot-chat');
+const built = (name: string) => readFileSync(join(BUILT, name));
+/** What the element loads later. */
+const LATER = readdirSync(BUILT).filter((name) => name.endsWith('.js') && name !== 'bot-chat.js');
+
+/** The answer with its bytes as they came. */
+async function bytesOf(path: string, headers: Record<string, string> = {}) {
+  const { port } = relay ?? (await start());
+  return new Promise<{ readonly head: IncomingMessage; readonly bytes: Buffer }>((resolve, reject) =>
+    get({ port, path, headers }, (head) => {
+      const parts: Buffer[] = [];
+      head
+        .on('data', (part) => parts.push(part))
+        .on('end', () => resolve({ head, bytes: Buffer.concat(parts) }));
+    }).on('error', reject),
+  );
+}
+
 describe('GET /client/bot-chat.js', () => {
   test('is the built file, which a cache asks for each time', async () => {
     const { headers, body } = await answered('/client/bot-chat.js', { BASE_PATH: '' });
-    expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.js'), 'utf8'));
+    expect(body).toBe(String(built('bot-chat.js')));
     expect(headers).toMatchObject({
       'content-type': 'text/javascript; charset=utf-8',
       'cache-control': 'no-cache',
+      vary: 'Accept-Encoding',
       'x-content-type-options': 'nosniff',
     });
+    expect(headers).not.toHaveProperty('content-encoding');
   });
+
+  test('is compressed as the client takes it, each time with an ETag of its own', async () => {
+    const tags: string[] = [];
+    for (const [takes, coding, bytes, opened] of [
+      ['gzip, deflate, br, zstd', 'br', built('bot-chat.js.br'), brotliDecompressSync],
+      ['gzip, br;q=0', 'gzip', built('bot-chat.js.gz'), gunzipSync],
+      ['identity', undefined, built('bot-chat.js'), Buffer.from],
+    ] as const) {
+      const answer = await bytesOf('/client/bot-chat.js', { 'Accept-Encoding': takes });
+      expect(answer.head.headers['content-encoding']).toBe(coding);
+      expect(answer.head.headers['content-length']).toBe(String(bytes.length));
+      expect(answer.head.headers.vary).toBe('Accept-Encoding');
+      expect(answer.bytes.equals(bytes)).toBe(true);
+      expect(opened(answer.bytes).equals(built('bot-chat.js'))).toBe(true);
+      const etag = String(answer.head.headers.etag);
+      const known = { 'Accept-Encoding': takes, 'If-None-Match': [...tags, etag].join(', ') };
+      const again = await bytesOf('/client/bot-chat.js', known);
+      expect([again.head.statusCode, again.bytes.length]).toEqual([304, 0]);
+      expect(again.head.headers).toMatchObject({
+        etag,
+        vary: 'Accept-Encoding',
+        'cache-control': 'no-cache',
+      });
+      const other = { 'Accept-Encoding': takes, 'If-None-Match': tags.join(', ') };
+      expect((await bytesOf('/client/bot-chat.js', other)).head.statusCode).toBe(200);
+      tags.push(etag);
+    }
+    expect(new Set(tags).size).toBe(3);
+  });
+
+  test('loads other files later, by names with a hash, which a cache keeps', async () => {
+    expect(LATER.map((name) => name.replace(/-[A-Z0-9]{8}\.js$/, ''))).toEqual([
+      'code-colors',
+      'math-element',
+    ]);
+    for (const name of LATER) {
+      expect(String(built('bot-chat.js'))).toContain(`import("./${name}")`);
+      const { head, bytes } = await bytesOf(`/client/${name}`, { 'Accept-Encoding': 'br' });
+      expect(head.headers).toMatchObject({
+        'content-type': 'text/javascript; charset=utf-8',
+        'cache-control': 'public, max-age=31536000, immutable',
+        'content-encoding': 'br',
+        vary: 'Accept-Encoding',
+      });
+      expect(bytes.equals(built(`${name}.br`))).toBe(true);
+    }
+  });
+
+  test.each(['math-element-AAAAAAAA.js', 'bot-chat.js.br'])(
+    'has no %s, which no cache keeps',
+    async (name) => {
+      const answer = await answered(`/client/${name}`, {});
+      expectProblem(answer, 404, 'not_found');
+      expect(answer.headers['cache-control']).toBe('no-store');
+    },
+  );
 
   test('has the licenses of what it contains beside it', async () => {
     const { headers, body } = await answered('/client/bot-chat.txt', {});
-    expect(body).toBe(readFileSync(join(ROOT, 'dist/bot-chat.txt'), 'utf8'));
+    expect(body).toBe(String(built('bot-chat.txt')));
     expect(headers).toMatchObject({ 'content-type': 'text/plain; charset=utf-8' });
   });
 });
@@ -100,6 +178,15 @@ describe('the page with the chat', () => {
 
   test('is not there unless it is turned on', async () => {
     expectProblem(await answered('/chat', {}), 404, 'not_found');
+    expectProblem(await call(relay?.port ?? 0, '/'), 404, 'not_found');
+  });
+
+  test('is also at the root, to which the base path leads', async () => {
+    const { body } = await answered('/chat-api/chat', { CHAT_PAGE: 'on', BASE_PATH: '/chat-api' });
+    const port = relay?.port ?? 0;
+    expect(await call(port, '/chat-api/')).toMatchObject({ status: 200, body });
+    expect(await call(port, '/chat-api')).toMatchObject({ status: 307, headers: { location: '/chat-api/' } });
+    expectProblem(await call(port, '/'), 404, 'not_found');
   });
 
   test('runs only scripts of its own, and has the escaped title', async () => {
@@ -156,14 +243,14 @@ describe('CHAT_FILE', () => {
 
   test('is refused if a text could hardly be read', () => {
     expect(problemsIn('{"colors":{"light":{"text":"#777777"}}}')).toEqual([
-      'CHAT_FILE colors.light: text on background has a contrast of 4.13, and needs 4.5',
-      'CHAT_FILE colors.light: text on surface has a contrast of 4.47, and needs 4.5',
-      'CHAT_FILE colors.light: text on own has a contrast of 3.73, and needs 4.5',
+      'CHAT_FILE colors.light: text on background has a contrast of 4.47, and needs 4.5',
+      'CHAT_FILE colors.light: text on surface has a contrast of 4.14, and needs 4.5',
+      'CHAT_FILE colors.light: text on own has a contrast of 3.9, and needs 4.5',
     ]);
     expect(problemsIn('{"colors":{"dark":{"accent":"#203040"}}}')).toContain(
       'CHAT_FILE colors.dark: on-accent on accent has a contrast of 1.28, and needs 4.5',
     );
-    const dark = problemsIn('{"colors":{"light":{"surface":"#9f2018","own":"#2459a9"}}}').join();
+    const dark = problemsIn('{"colors":{"light":{"surface":"#a3231b","own":"#1f5fbf"}}}').join();
     expect(dark).toContain('error on surface has a contrast of 1,');
     expect(dark).toContain('accent on own has a contrast of 1,');
   });
@@ -194,6 +281,16 @@ describe('CHAT_FILE', () => {
       Object.entries(colors).map(([name, color]) => [`${name}${scheme === 'dark' ? '-dark' : ''}`, color]),
     );
     expect(Object.fromEntries(found)).toEqual(Object.fromEntries(known));
+  });
+
+  test('leaves the colours of code, which can be read on the surface of the chat', () => {
+    const css = readFileSync(join(ROOT, 'src/client/element/style/code.ts'), 'utf8');
+    const found = [...css.matchAll(/light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/g)];
+    expect(found.length).toBeGreaterThan(5);
+    for (const [, light = '', dark = ''] of found) {
+      expect(contrast(light, CHAT_COLORS.light.surface)).toBeGreaterThanOrEqual(4.5);
+      expect(contrast(dark, CHAT_COLORS.dark.surface)).toBeGreaterThanOrEqual(4.5);
+    }
   });
 
   test('is judged by the formula of WCAG', () => {

@@ -56,10 +56,9 @@ describe('the page of the demo', () => {
     expect({ bots, user }).toEqual({ bots: [...own, 'acme/it"s<b>'], user: undefined });
   });
 
-  test('exists only in the demo, and so does its user in what the element asks', async () => {
+  test('is there with CHAT_PAGE=on, too, but the user of the demo is in no other relay', async () => {
     const port = await real.listening();
-    expectProblem(await call(port, '/'), 404, 'not_found');
-    expect((await call(port, '/chat')).status).toBe(200);
+    expect(await call(port, '/')).toMatchObject({ status: 200, body: (await call(port, '/chat')).body });
     expect(await settingsAt(plain)).toMatchObject({ user: { name: 'demo', password: 'demo' } });
     expect(await settingsAt(real)).toEqual({
       ...{ signIn: expect.any(String), operations: expect.any(Array), bots: ['acme/helper'] },

@@ -17,15 +17,22 @@ export async function serveElementPage(
   const { outputFiles } = await build({
     stdin: { contents, resolveDir },
     bundle: true,
+    splitting: true,
+    chunkNames: '[name]',
+    outdir: '/',
     format: 'esm',
     write: false,
   });
-  const script = String(outputFiles[0]?.text);
+  // With the files that are loaded later.
+  const scripts = outputFiles.map(({ path, text }) => [
+    path === '/stdin.js' ? '/page.js' : path,
+    ['text/javascript', text] as const,
+  ]);
   return startFakeLoadBalancer({
     answer({ url }, res) {
       const files: Record<string, readonly [type: string, text: string]> = {
         '/': ['text/html; charset=utf-8', PAGE],
-        '/page.js': ['text/javascript', script],
+        ...Object.fromEntries(scripts),
         '/page.css': ['text/css', STYLE],
       };
       const [type, text] = files[`${url}`] ?? [];

@@ -1,3 +1,4 @@
+import { hasEnded } from './blocks.ts';
 import { inlineNodes } from './inline.ts';
 import { LONGEST_PIECE, type MarkedToken, pieceToken, type Token, textPieces } from './lexer.ts';
 
@@ -27,6 +28,8 @@ export function goesOn(block: MarkedToken | undefined, { type, text, isLoose }: 
   if (!type) return true;
   if (block?.type !== type || (block.type === 'blockquote' && !onlyParagraph(block))) return false;
   if (block.type === 'list') return block.loose === isLoose;
+  // Then it gets its colours.
+  if (block.type === 'code' && hasEnded(block)) return false;
   // A text that has become shorter can be cut at another place.
   return (
     !text ||
@@ -43,7 +46,7 @@ export function begunOf(block: MarkedToken, before: Begun): Begun | undefined {
     const begun = inner && begunOf(inner, before);
     return begun && { ...begun, type: 'blockquote' };
   }
-  if (block.type !== 'paragraph' && block.type !== 'code') return undefined;
+  if (block.type !== 'paragraph' && (block.type !== 'code' || hasEnded(block))) return undefined;
   const { type, text } = block;
   const rest = () => textPieces(text.slice(before.text.length), LONGEST_PIECE).map(pieceToken);
   const begun = sure<{ readonly raw: string }>(text, type === 'code' ? rest() : block.tokens);

@@ -1,16 +1,24 @@
 import { newElement } from '../dom.ts';
-import { inlineNodes } from './inline.ts';
+import { drawnLater } from './drawn-later.ts';
+import { inlineNodes, mathNodes } from './inline.ts';
 import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './lexer.ts';
+import type { MathToken } from './math.ts';
 
-/** The words for the code and the tables of an answer. */
+/** The words for the code, the tables and the math of an answer. */
 export interface BlockWords {
   readonly copy: string;
   readonly code: string;
   readonly table: string;
+  readonly formula: string;
 }
 
-/** The attributes of a box that can be scrolled sideways with the keyboard alone. */
-const scrollable = (label: string) => ({ role: 'region', tabindex: '0', 'aria-label': label });
+/** How many characters of code get colours. */
+const LONGEST_COLORED = 10_000;
+
+const coloredCode = drawnLater(async () => (await import('./code-colors.ts')).coloredCode, LONGEST_COLORED);
+
+/** The attributes of a box that can be scrolled sideways with the keyboard alone. As regions, many would be landmarks. */
+const scrollable = (label: string) => ({ role: 'group', tabindex: '0', 'aria-label': label });
 
 /** The element of one block; undefined if it is not shown. Of code, the beginning `begun` is left out. */
 export function blockElement(token: MarkedToken, words: BlockWords, begun = ''): HTMLElement | undefined {
@@ -25,6 +33,8 @@ export function blockElement(token: MarkedToken, words: BlockWords, begun = ''):
       return newElement('h3', { dir: 'auto', 'data-depth': `${token.depth}` }, inlineNodes(token.tokens));
     case 'code':
       return codeElement({ ...token, text: token.text.slice(begun.length) }, words);
+    case 'math':
+      return mathElement(token, words);
     case 'blockquote':
       return newElement('blockquote', {}, blockElements(token.tokens, words));
     case 'list':
@@ -42,7 +52,12 @@ function blockElements(tokens: readonly object[], words: BlockWords): HTMLElemen
   return (tokens as readonly MarkedToken[]).flatMap((token) => blockElement(token, words) ?? []);
 }
 
-function codeElement({ lang = '', text }: Token<'code'>, { code, copy }: BlockWords): HTMLElement {
+/** Whether the line that ends this code is there. */
+export const hasEnded = ({ raw }: Token<'code'>): boolean =>
+  /^ {0,3}(`{3,}|~{3,})[^\n]*\n(?:[\s\S]*\n)? {0,3}\1[`~]*[ \t]*\n*$/.test(raw);
+
+function codeElement(token: Token<'code'>, { code, copy }: BlockWords): HTMLElement {
+  const { lang = '', text } = token;
   const [language = ''] = lang.split(/\s/, 1);
   const label = language ? `${code} (${language})` : code;
   const head = newElement(
@@ -51,12 +66,21 @@ function codeElement({ lang = '', text }: Token<'code'>, { code, copy }: BlockWo
     newElement('span', {}, language),
     newElement('button', { type: 'button', part: 'button copy-code', 'data-copy-code': '' }, copy),
   );
+  const colored = language && hasEnded(token) ? coloredCode(text, language) : undefined;
   const body = newElement(
     'pre',
     { dir: 'ltr', ...scrollable(label) },
-    newElement('code', {}, textPieces(text, LONGEST_PIECE)),
+    newElement('code', {}, colored ?? textPieces(text, LONGEST_PIECE)),
   );
   return newElement('div', { class: 'code', part: 'code-block' }, head, body);
+}
+
+function mathElement(token: MathToken, { formula }: BlockWords): HTMLElement {
+  const nodes = mathNodes(token, 'block');
+  const isMath = nodes[0] instanceof MathMLElement;
+  return isMath
+    ? newElement('div', { class: 'math', ...scrollable(formula) }, nodes)
+    : newElement('p', { dir: 'auto' }, nodes);
 }
 
 function listElement({ ordered, start, items }: Token<'list'>, words: BlockWords): HTMLElement {

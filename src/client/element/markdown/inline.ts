@@ -1,5 +1,6 @@
 import { newElement } from '../dom.ts';
 import type { MarkedToken } from './lexer.ts';
+import { drawnMath, type MathToken } from './math.ts';
 
 type Inline = Extract<MarkedToken, { type: 'link' | 'image' }>;
 
@@ -26,6 +27,8 @@ function nodesOf(token: MarkedToken, isInLink: boolean): Node[] {
       return [newElement('code', { part: 'code' }, token.text)];
     case 'br':
       return [newElement('br')];
+    case 'math':
+      return mathNodes(token, 'inline');
     case 'checkbox':
       return [new Text(token.checked ? '☑ ' : '☐ ')];
     case 'link':
@@ -34,6 +37,14 @@ function nodesOf(token: MarkedToken, isInLink: boolean): Node[] {
     default:
       return [new Text(token.raw)];
   }
+}
+
+/** Math, or its lines as they came. */
+export function mathNodes({ text, raw }: MathToken, kind: 'block' | 'inline'): Node[] {
+  const math = drawnMath(text, kind);
+  if (math) return [math];
+  const lines = raw.trim().split('\n');
+  return lines.flatMap((line, at) => (at === 0 ? [new Text(line)] : [newElement('br'), new Text(line)]));
 }
 
 /** A link. A picture is a link, too: to load it would tell another server who reads this, and when. */

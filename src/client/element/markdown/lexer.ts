@@ -1,9 +1,15 @@
-import { Lexer, type Links, type MarkedToken, Tokenizer } from 'marked';
+import { Lexer, type Links, Marked, type MarkedToken as OwnToken, Tokenizer } from 'marked';
+import { MATH, type MathToken } from './math.ts';
 
-export type { Links, MarkedToken } from 'marked';
+export type { Links } from 'marked';
+
+export type MarkedToken = OwnToken | MathToken;
 
 /** The tokens of one type. */
 export type Token<T extends MarkedToken['type']> = Extract<MarkedToken, { type: T }>;
+
+/** Markdown as in comments on GitHub, and math. */
+const { defaults } = new Marked({ gfm: true, breaks: true, extensions: MATH });
 
 /** How deep blocks may be in blocks, and emphasis in emphasis. Deeper ones are text. */
 const MAX_DEPTH = 24;
@@ -15,12 +21,12 @@ const MAX_DEPTH = 24;
 export const LONGEST_PIECE = 1_024;
 
 /**
- * Parses Markdown as in comments on GitHub: with tables, and with line breaks as they are. HTML is text. `links` are the
+ * Parses Markdown with tables and math, and with line breaks as they are. HTML is text. `links` are the
  * reference links of the text before. If the first paragraph begins with `begun`, only the rest of it has tokens. A long
  * paragraph has one token for each piece. A text that cannot be parsed is one paragraph.
  */
 export function parseMarkdown(text: string, links: Links, begun = ''): readonly MarkedToken[] {
-  const lexer = new Lexer({ gfm: true, breaks: true, tokenizer: boundedTokenizer() });
+  const lexer = new Lexer({ ...defaults, tokenizer: boundedTokenizer() });
   Object.assign(lexer.tokens.links, links);
   const whole = lexer.inlineTokens.bind(lexer);
   let known = begun;
@@ -37,7 +43,6 @@ export function parseMarkdown(text: string, links: Links, begun = ''): readonly 
     return tokens;
   };
   try {
-    // Without extensions, all tokens are marked's own.
     return lexer.lex(text) as MarkedToken[];
   } catch {
     const rest = text.startsWith(begun) ? text.slice(begun.length) : text;

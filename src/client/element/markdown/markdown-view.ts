@@ -1,5 +1,6 @@
 import { type Begun, begunOf, goesOn, NOT_BEGUN } from './begun.ts';
 import { type BlockWords, blockElement } from './blocks.ts';
+import { whatIsLoading } from './drawn-later.ts';
 import { type Links, type MarkedToken, parseMarkdown } from './lexer.ts';
 import { morphChildren } from './morph.ts';
 
@@ -28,6 +29,7 @@ export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown
   let before = '';
   let next = { text: '', isWhole: false };
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let isWaiting = false;
   let restUntil = 0;
   function draw(): void {
     clearTimeout(timer);
@@ -47,6 +49,18 @@ export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown
     }
     const now = performance.now();
     restUntil = now + REST * (now - began);
+    drawAgainWhenLoaded();
+  }
+  /** What is loaded now may draw some of this text. */
+  function drawAgainWhenLoaded(): void {
+    const coming = isWaiting ? undefined : whatIsLoading();
+    if (!coming) return;
+    isWaiting = true;
+    void coming.then(() => {
+      isWaiting = false;
+      settled = NOTHING;
+      draw();
+    });
   }
   return (text, isWhole) => {
     const lines = text.replace(/\r\n?/g, '\n');

@@ -1,3 +1,4 @@
+import { CODE } from './code.ts';
 import { COMPOSER } from './composer.ts';
 import { CONTROLS } from './controls.ts';
 import { MESSAGES } from './messages.ts';
@@ -10,7 +11,7 @@ let sheet: CSSStyleSheet | undefined;
 export function chatStyle(): CSSStyleSheet {
   if (!sheet) {
     sheet = new CSSStyleSheet();
-    sheet.replaceSync(THEME + CONTROLS + SHELL + MESSAGES + COMPOSER);
+    sheet.replaceSync(THEME + CONTROLS + SHELL + MESSAGES + CODE + COMPOSER);
   }
   return sheet;
 }

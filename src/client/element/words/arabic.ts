@@ -38,6 +38,7 @@ export const ARABIC: Words = {
   failedAnswer: 'لا توجد إجابة. {error}',
   file: 'ملف',
   files: 'ملفات الرسالة التالية',
+  formula: 'صيغة رياضية',
   forgetChat: 'نسيان هذه المحادثة',
   forgetChatAsk: 'هل تريد نسيان هذه المحادثة؟ سينساها الروبوت أيضًا.',
   good: 'إجابة جيدة',

@@ -36,6 +36,7 @@ export const ENGLISH = {
   failedAnswer: 'No answer. {error}',
   file: 'A file',
   files: 'Files for the next message',
+  formula: 'Formula',
   forgetChat: 'Forget this chat',
   forgetChatAsk: 'Forget this chat? The bot forgets it, too.',
   good: 'Good answer',
