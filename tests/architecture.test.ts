@@ -60,7 +60,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/element': CLIENT,
   client: CLIENT,
   'service/brains': 'service/settings:types',
-  'service/models': 'service/settings:types service/brains:types',
+  'service/models': 'service/settings:types http',
   'service/knowledge': 'service/brains:types service/settings',
   'service/settings': 'secret',
   'service/store': 'service/settings',

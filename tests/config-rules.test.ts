@@ -84,6 +84,12 @@ describe('variables that do not fit together', () => {
         ['SERVICE_ENDPOINT must be an http or https URL without user, query or fragment'],
       ],
     ),
+    ...['169.254.169.254', '2852039166', '[::ffff:169.254.1.1]', '[fe80::1]', '0.0.0.0'].map(
+      (host): [Record<string, string>, unknown[]] => [
+        { SERVICE_MODEL: 'openai-compatible/x', SERVICE_ENDPOINT: `http://${host}/v1` },
+        ['SERVICE_ENDPOINT must not be a link-local address or that of a metadata service'],
+      ],
+    ),
     [
       { SERVICE_MODEL: 'openai/x', OPENAI_API_KEY: 'key', BOTS: 'demo/echo' },
       ['SERVICE_MODEL is set, but BOTS does not allow demo/assistant, which answers with it'],

@@ -4,14 +4,16 @@ import { z } from 'zod';
 /** The names of the words that `CHAT_FILE` can replace, as the chat has them. */
 export const CHAT_WORDS: ReadonlySet<string> = new Set(
   (
-    'attach attached allowAlways allowOnce answering askAgain askAgainIn askAgainHint bad bot ' +
-    'chats chatsNote code connectionLost conversation copied copy copyAnswer copyId crossSite demoUser denied ' +
-    'deny empty errorAway errorBusy errorForbidden errorLarge errorLost errorMissing errorPassword ' +
-    'errorSignedOut errorSlow failedAnswer file files formula forgetChat forgetChatAsk good guest incomplete keys ' +
-    'loading message newChat newChatAsk noName notCopied notUploaded nothing password provider ' +
-    'queued remove requestId saidBot saidYou send signIn signInAsk signOut ' +
-    'signedInAs signedOut stop stopped suggestions table tool toolDone toolWants ' +
-    'tryAgain tryAgainIn uploading uploadsFirst user waiting'
+    'account allowAlways allowOnce attach attached bad bot cancel chatTitle chats chatsNote code ' +
+    'comment commentSent connectionLost conversation copied copy copyAnswer copyId copyQuestion ' +
+    'crossSite delete deleteChat deleteChatAsk deleteChatNote demoUser denied deny details edit ' +
+    'empty errorAway errorBusy errorCode errorForbidden errorLarge errorLost errorMissing ' +
+    'errorOther errorPassword errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file ' +
+    'files formula good guest hideChats incomplete keys loading message newChat newChatAsk ' +
+    'newChatNote noChats noName notCopied notUploaded nothing password provider queued regenerate ' +
+    'regenerateIn remove renameChat requestId saidBot saidYou save send signIn signInAsk signOut ' +
+    'signedInAs signedOut status stop stopped suggestions table toEnd tool toolDone toolInput ' +
+    'toolOutput toolWants tryAgain tryAgainIn unsent uploading uploadsFirst user waiting'
   ).split(' '),
 );
 
@@ -42,7 +44,7 @@ const PAIRS: readonly (readonly [text: Color, behind: Color])[] = [
 ];
 
 const MAX_BYTES = 65_536;
-const MAX_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 4;
 const line = z
   .string('must be a text')
   .min(1, 'must not be empty')
@@ -59,11 +61,12 @@ const schema = z.strictObject(
   {
     title: line.optional(),
     lang: z.enum(['en', 'ar'], 'must be en or ar').optional(),
+    logo: z.url({ protocol: /^https$/, error: 'must be an address that begins with https:' }).optional(),
     suggestions: z.array(line).max(MAX_SUGGESTIONS, `must be at most ${MAX_SUGGESTIONS}`).optional(),
     colors: z.strictObject({ light: colors.optional(), dark: colors.optional() }).optional(),
     words: z.record(z.string(), line).superRefine(onlyKnownWords).optional(),
   },
-  'must be an object with no more than title, lang, suggestions, colors and words',
+  'must be an object with no more than title, lang, logo, suggestions, colors and words',
 );
 
 /** What an operator says about the looks and words of the chat. */

@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import { OPERATION_GROUPS } from '../bots/bot.ts';
 import { apiKeyList, botPattern, headerSecret, listOf, MAX_RATE_LIMIT } from '../bots/schemas.ts';
+import { isForbidden } from '../http/forbidden-addresses.ts';
 import { isHost, isLoopback } from '../http/hosts.ts';
 import type { Secret } from '../secret.ts';
 import { serviceModel } from './service-model.ts';
@@ -195,10 +196,11 @@ export const VARIABLES = {
   SERVICE_KEEP_DAYS: variable(whole(1, 3_650), '30'),
   SERVICE_MODEL: optional(serviceModel),
   SERVICE_ENDPOINT: optional(
-    url(
-      'must be an http or https URL without user, query or fragment',
-      ({ href }) => !/[?#]/.test(href),
-    ).transform(({ href }) => href),
+    url('must be an http or https URL without user, query or fragment', ({ href }) => !/[?#]/.test(href))
+      .refine(({ hostname }) => !isForbidden(hostname), {
+        message: 'must not be a link-local address or that of a metadata service',
+      })
+      .transform(({ href }) => href),
   ),
   OPENAI_API_KEY: secretVariable(headerSecret),
   AZURE_API_KEY: secretVariable(headerSecret),

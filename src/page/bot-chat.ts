@@ -11,10 +11,13 @@ export interface DemoChat {
   readonly bots: readonly string[];
   /** Filled into the form for signing in. */
   readonly user: { readonly name: string; readonly password: string };
+  /** What a user can send with one press, by the bot's `namespace/bot`. */
+  readonly suggestions: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Attachments are shown from memory. */
-const POLICY = pagePolicy(['blob:']);
+/** The policy of the page. Attachments are shown from memory, the logo from where the operator has it. */
+const policyOf = ({ logo }: ChatConfig['chat']) =>
+  pagePolicy(['blob:', ...(logo === undefined ? [] : [new URL(logo).origin])]);
 
 /** A speech bubble. */
 const ICON =
@@ -60,17 +63,18 @@ function elementFiles(): Page[] {
 
 /** What the element asks of the relay. Without a page, nobody needs to know which bots there are. */
 function settingsOf({ authMode, bots, operations, chatPage, chat }: ChatConfig, demo?: DemoChat) {
-  const { title, suggestions, words } = chat;
+  const { title, logo, suggestions, words } = chat;
   const named = demo?.bots ?? (chatPage ? bots.filter((bot) => !bot.includes('*')) : undefined);
   const user = authMode === 'password' ? demo?.user : undefined;
-  return { signIn: authMode, operations, bots: named, user, title, suggestions, words };
+  const botSuggestions = demo?.suggestions;
+  return { signIn: authMode, operations, bots: named, user, title, logo, suggestions, botSuggestions, words };
 }
 
 /** The page at each of `paths`, and the files that only a page needs. */
 function documents(paths: readonly string[], { chat }: ChatConfig): Page[] {
   if (paths.length === 0) return [];
   const page = Buffer.from(documentOf(chat));
-  const headers = { 'Content-Security-Policy': POLICY };
+  const headers = { 'Content-Security-Policy': policyOf(chat) };
   const style = Buffer.from(styleOf(chat));
   return [
     cachedFile({ path: '/client/bot-chat.svg', type: 'image/svg+xml', body: Buffer.from(ICON) }),
@@ -120,7 +124,7 @@ function documentOf({ title = 'Chat', lang = 'en' }: ChatConfig['chat']): string
     <main>
       <h1>${escaped}</h1>
       <noscript><p>This page needs JavaScript.</p></noscript>
-      <bot-chat></bot-chat>
+      <bot-chat autofocus></bot-chat>
     </main>
   </body>
 </html>

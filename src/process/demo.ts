@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
-import { ASSISTANT_BOT } from '../service/bot-brains.ts';
+import { ASSISTANT_BOT, ASSISTANT_SUGGESTIONS } from '../service/bot-brains.ts';
 import type { BotService } from '../service/bot-service.ts';
-import { allowedDemoBot, demoBots, SCRIPTED_BOTS } from '../service/brains/scripted.ts';
+import { allowedDemoBot, demoBots, SCRIPTED_BOTS, SCRIPTED_SUGGESTIONS } from '../service/brains/scripted.ts';
 import { type ServiceStart, serviceLines, startService } from './start-service.ts';
 
 /** The user who can sign in to the demo. */
@@ -21,7 +21,8 @@ export async function startDemo(
   const keys = upstream.apiKeys.map((key) => key.open());
   const consolePort = service.console.port;
   const { url, console, close } = await startService(service, { ...start, keys, consolePort });
-  const chat = { bots: demoBots(bots, botsOf(service)), user: DEMO_USER };
+  const suggestions = { ...SCRIPTED_SUGGESTIONS, [ASSISTANT_BOT]: ASSISTANT_SUGGESTIONS };
+  const chat = { bots: demoBots(bots, botsOf(service)), user: DEMO_USER, suggestions };
   return { url, console, close, chat };
 }
 

@@ -40,10 +40,6 @@ export interface BotService {
   readonly url: URL;
   readonly settings: Settings;
   readonly console: Console | undefined;
-  /** Makes a key invalid, as an operator does at the service's console. */
-  disableKey(key: string): void;
-  /** Makes a key valid; one that is not known becomes one of the project `demo`. */
-  enableKey(key: string): void;
   close(): Promise<void>;
 }
 
@@ -58,11 +54,10 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   const { keys = [], limit = LIMIT, maxExecutionMs = MAX_EXECUTION_MS, onFault = () => {} } = options;
   const state = openState(options.database, options.keepDays ?? KEEP_DAYS);
   const { settings, channels, sandboxes, knowledge } = state;
-  const imported = (key: string) => settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key).id;
   const { projectOfKey, countMessage } = settings;
   const brainOf = botBrains({ ...options, settings, knowledge });
   const admit = endpointLimit(limit);
-  const service = { channels, maxExecutionMs, countMessage };
+  const service = { channels, maxExecutionMs, countMessage, onFault };
   const admission = { service, operations: operationsOf(sandboxes), projectOfKey, brainOf, admit };
   const server = createServer((req, res) =>
     answer(req, res, admission).catch((error) => {
@@ -84,7 +79,7 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   try {
     // An administrator may have deleted the project, or given one of the keys to another.
     const added = settings.project(DEMO) ? keys.filter((key) => !settings.hasKey(key)) : [];
-    for (const key of added) imported(key);
+    for (const key of added) settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key);
     server.listen(options.port ?? 0, options.host ?? '127.0.0.1');
     await once(server, 'listening');
     if (options.console) {
@@ -101,8 +96,6 @@ export async function startBotService(options: BotServiceOptions): Promise<BotSe
   return {
     url: urlOf(server.address() as AddressInfo),
     ...{ settings, console, close },
-    disableKey: (key) => settings.setKeyEnabled(imported(key), false),
-    enableKey: (key) => settings.setKeyEnabled(imported(key), true),
   };
 }
 

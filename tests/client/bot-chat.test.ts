@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { BrowserContext, Page } from 'playwright-core';
 import { BotChatElement } from '../../src/client/element/bot-chat-element.ts';
-import { say, signIn, startDemoRelay } from '../harness/browser/chat-page.ts';
+import { deleteChat, say, signIn, signOut, startDemoRelay, stored } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { sectionOf } from '../harness/documents/markdown.ts';
 import { ROOT } from '../harness/documents/sources.ts';
@@ -85,10 +85,8 @@ describeInChromium('the page with the chat', () => {
     await page.locator('.answer[data-state=streaming]', { hasText: 'word word' }).waitFor();
     await page.getByRole('button', { name: 'Stop' }).click();
     await answer(page, 'stopped').waitFor();
-    page.once('dialog', (dialog) => void dialog.accept());
-    await page.locator('summary').click();
     const cleared = page.waitForResponse('**/channel/clear*');
-    await page.getByRole('button', { name: 'Forget this chat' }).click();
+    await deleteChat(page);
     const response = await cleared;
     expect([response.request().method(), response.status()]).toEqual(['POST', 204]);
     await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
@@ -130,7 +128,7 @@ describeInChromium('the page with the chat', () => {
     });
     await answer(page, 'done').waitFor();
     expect(await page.locator('.messages > li').count()).toBe(2);
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
     expect((await seen()).filter((one) => one)).toContain('bot-signed-out');
     expect(await seen()).toContain('bot-ready');
@@ -156,7 +154,7 @@ describeInChromium('a page of another origin on the same site', () => {
     await page.getByLabel('اسم المستخدم').fill('demo');
     await page.getByLabel('كلمة المرور').fill('wrong');
     await page.keyboard.press('Enter');
-    await page.getByText('اسم المستخدم أو كلمة المرور غير صحيحة. رقم الطلب ').waitFor();
+    await page.getByRole('alert').getByText('اسم المستخدم أو كلمة المرور غير صحيحة.').waitFor();
     await page.getByLabel('كلمة المرور').fill('demo');
     await page.keyboard.press('Enter');
     await page.getByRole('textbox', { name: 'رسالة' }).fill('مرحبا');
@@ -191,12 +189,12 @@ describeInChromium('the form for signing in', () => {
       signIns += Number(request.url().endsWith('/auth/login'));
     });
     await page.getByLabel('Password').fill('wrong');
-    const submit = page.locator('.sign-in button');
+    const submit = page.locator('.sign-in [type=submit]');
     await submit.click();
 
-    await page.getByText('The user name or the password is wrong').waitFor();
+    await page.getByRole('alert').getByText('The user name or the password is wrong').waitFor();
     await submit.click();
-    await page.getByText('Too many failed sign-ins').waitFor();
+    await page.getByText('Too many tries').waitFor();
     const changes = await watchCountdown(page);
     expect(await submit.getAttribute('aria-disabled')).toBe('true');
     expect(await said(page)).toEqual(['Try again in 10 min']);
@@ -247,6 +245,8 @@ describeInChromium('a page whose server does not forward to the relay', () => {
         }),
     );
     expect(await code).toBe('unexpected_response');
+    await page.getByText('Something went wrong on our side.').waitFor();
+    await page.getByText('Details').click();
     await page.getByText('/client/bot-chat.json with 200 and HTML.').waitFor();
     // It is for the author of the page.
     expect(complaints.splice(0)).toEqual([expect.stringContaining('It is not the relay: add /auth')]);
@@ -294,7 +294,7 @@ describeInChromium('what was written and attached', () => {
   test.each(['password', 'guest'] as const)('is gone after a sign-out: %s', async (mode) => {
     const page = await signedIn(mode);
     await write(page);
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await heading(page, 'You are signed out.').waitFor();
     expect(await written(page)).toEqual({ fields: mode === 'guest' ? '' : FILLED_IN, files: 0 });
     expect(await said(page)).toEqual(['You are signed out.']);
@@ -304,7 +304,7 @@ describeInChromium('what was written and attached', () => {
     const page = await signedIn();
     await write(page);
     const other = await open(pages.password, page.context());
-    await other.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(other);
     await heading(page, 'You are signed out.').waitFor();
     expect(await written(page)).toEqual({ fields: FILLED_IN, files: 0 });
     expect(await said(page)).toEqual(['You are signed out.']);
@@ -328,6 +328,39 @@ describeInChromium('what was written and attached', () => {
   });
 });
 
+describeInChromium('a draft', () => {
+  test('comes back after a reload in its own chat, and is gone when it is sent', async () => {
+    const page = await signedIn();
+    await say(page, 'Hello');
+    await answer(page, 'done').waitFor();
+    await input(page).fill('Draft');
+    await page.reload();
+    await answer(page, 'done').waitFor();
+    expect(await input(page).inputValue()).toBe('Draft');
+    await input(page).press('Enter');
+    await page.getByText('Draft', { exact: true }).first().waitFor();
+    await page.reload();
+    await answer(page, 'done').waitFor();
+    expect(await input(page).inputValue()).toBe('');
+  });
+
+  test('is kept for this user alone, until the sign-out', async () => {
+    const page = await signedIn();
+    await input(page).fill('secret draft');
+    expect(await stored(page)).toContain('secret draft');
+    await page.context().clearCookies();
+    await page.reload();
+    await heading(page, 'Sign in to talk with the bot.').waitFor();
+    expect(await page.locator('textarea').inputValue()).toBe('');
+    await signIn(page);
+    await input(page).and(page.locator(':not(:placeholder-shown)')).waitFor();
+    expect(await input(page).inputValue()).toBe('secret draft');
+    await signOut(page);
+    await heading(page, 'You are signed out.').waitFor();
+    expect(await stored(page)).not.toContain('secret draft');
+  });
+});
+
 describeInChromium('a file that is too large', () => {
   test('has the reason beside its name, there alone, and is not sent', async () => {
     const page = await signedIn();
@@ -335,8 +368,9 @@ describeInChromium('a file that is too large', () => {
     await page.locator('input[type=file]').setInputFiles([large, file]);
     await page.locator('.files li[data-state=done]').waitFor();
     const reason = page.locator('.files li[data-state=error] .note');
-    expect(await reason.textContent()).toMatch(/^The file is over 1000 bytes\. Request id \S+$/);
-    expect(await page.locator('[aria-live=polite] p', { hasText: 'over 1000 bytes' }).count()).toBe(1);
+    expect(await reason.textContent()).toBe('This is too large. Send less at once.');
+    expect(await reason.getAttribute('title')).toMatch(/^The file is over 1000 bytes\. · \S+$/);
+    expect(await page.locator('[aria-live=polite] p', { hasText: 'This is too large' }).count()).toBe(1);
     expect(await page.locator('.composer > .why').textContent()).toBe('');
     await say(page, 'See the file');
     await page.getByRole('link', { name: 'secret.txt' }).waitFor();

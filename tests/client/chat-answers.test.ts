@@ -9,7 +9,15 @@ const { announced, button, calls, enter, focused, twoFrames } = tab;
 beforeEach(() => enter('empty'));
 
 const alerts = () => tab.page.getByRole('alert').filter({ hasText: /\S/ }).allTextContents();
+/** What the relay says, and what users are told. */
 const MESSAGE = 'The bot service cannot be reached.';
+const AWAY = 'The assistant cannot be reached right now. Try again in a moment.';
+const OTHER = 'Something went wrong on our side. Try again.';
+/** The folded details of an error, as names and values. */
+const details = () =>
+  tab.page
+    .locator('details.details :is(dt, dd)')
+    .evaluateAll((all) => all.map((one) => one.textContent?.trim() ?? ''));
 
 describeInChromium('an answer', () => {
   test('is read out once, when it has ended; until then the log is busy', async () => {
@@ -39,6 +47,20 @@ describeInChromium('an answer', () => {
     await tab.page.getByText(/^Waiting for the answer · [1-9]\d* s$/).waitFor();
   });
 
+  test('shows that it is waited for, and that it goes on while nothing comes', async () => {
+    const dots = tab.page.locator('.dots');
+    await enter('submitted');
+    expect(await dots.isVisible()).toBe(true);
+    await enter('streaming');
+    expect(await dots.isVisible()).toBe(false);
+    await dots.waitFor();
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ text: 'More', state: 'done' })] });
+    });
+    expect(await dots.isVisible()).toBe(false);
+  });
+
   test('can be copied, judged, and asked for again', async () => {
     await enter('done');
     await button('Copy answer').click();
@@ -48,7 +70,7 @@ describeInChromium('an answer', () => {
     await tab.page.waitForFunction(async () => /^track --parcel/.test(await navigator.clipboard.readText()));
     expect(await button('Good answer').getAttribute('aria-pressed')).toBe('true');
     await button('Bad answer').click();
-    await button('Ask again').click();
+    await button('Regenerate').click();
     const [judged, asked] = await calls();
     expect(judged).toEqual(['feedback', expect.any(String), 'BAD']);
     expect(asked).toEqual(['regenerate', judged?.[1]]);
@@ -72,16 +94,123 @@ describeInChromium('an answer', () => {
 
   test('that failed says why, with its request id, and is asked for again once', async () => {
     await enter('failed');
-    await tab.page.getByText('The answer is not complete. The bot service cannot be reached.').waitFor();
+    await tab.page.getByText(`The answer is not complete. ${OTHER}`).waitFor();
+    expect(await button('Copy request id').count()).toBe(0);
+    await tab.page.getByText('Details').first().click();
     await button('Copy request id').first().click();
+    await button('Copied').waitFor();
     await tab.page.waitForFunction(async () => (await navigator.clipboard.readText()) === '0a1b2c3d-request');
-    expect(await button(/^Ask again in (90|[5-8]\d) sec$/).getAttribute('aria-disabled')).toBe('true');
-    await button(/^Ask again in/).click({ force: true });
-    await button('Ask again').evaluate((element: HTMLElement) => {
+    expect(await button(/^Regenerate in (90|[5-8]\d) sec$/).getAttribute('aria-disabled')).toBe('true');
+    await button(/^Regenerate in/).click({ force: true });
+    await button('Regenerate').evaluate((element: HTMLElement) => {
       element.click();
       element.click();
     });
     expect((await calls()).filter(([name]) => name === 'regenerate')).toHaveLength(1);
+  });
+
+  test('of the user and of the bot can be copied, and no other button moves', async () => {
+    await enter('done');
+    const places = () =>
+      tab.page
+        .locator('.actions button')
+        .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().left));
+    const before = await places();
+    await button('Copy message').click();
+    await button('Copied').waitFor();
+    expect(await places()).toEqual(before);
+    expect(await tab.page.evaluate(() => navigator.clipboard.readText())).toBe(
+      'Where is my parcel?\nI wait for it.',
+    );
+  });
+
+  test('that is bad can get a comment, which is sent after the verdict', async () => {
+    await enter('comment');
+    const field = tab.page.getByRole('textbox', { name: 'What was wrong?' });
+    await field.fill('x'.repeat(8_193));
+    await tab.page.locator('.comment [type=submit]').click();
+    await tab.page.getByText('This is too large. Send less at once.').waitFor();
+    await field.fill('Not Hamburg');
+    await tab.page.locator('.comment [type=submit]').click();
+    expect(await field.count()).toBe(0);
+    expect(await calls()).toEqual([
+      ['feedback', expect.any(String), 'BAD'],
+      ['feedback', expect.any(String), 'BAD', 'Not Hamburg'],
+    ]);
+    expect(await focused()).toBe('Bad answer');
+    expect(await announced()).toEqual(['Thank you for telling us.']);
+    await button('Bad answer').click();
+    await field.press('Escape');
+    expect(await field.count()).toBe(0);
+  });
+
+  test('opens to what a tool was called with and has said, and says so in words', async () => {
+    await enter('tools');
+    const tools = tab.page.locator('.tool');
+    expect(await tools.locator('.line').allTextContents()).toEqual([
+      'Used find parcel',
+      'find parcel: Not allowed',
+      'Uses find parcel',
+    ]);
+    await tools.first().getByText('"place": "Hamburg"').waitFor();
+    await tools.first().getByText('"number": "DE-2024-0815"').waitFor();
+    // The tool that was not allowed has nothing to open.
+    expect(await tools.locator('details').count()).toBe(2);
+  });
+
+  test('uses no tool any more when it has ended', async () => {
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: {} } as const;
+      const parts = [{ ...tool, state: 'input-available' } as const];
+      set({ messages: [answer({ id: 'one', state: 'streaming', parts })] });
+      set({ messages: [answer({ id: 'one', state: 'done', parts })] });
+    });
+    expect(await tab.page.locator('.tool').allTextContents()).toEqual(['Used clock']);
+  });
+
+  test('shows no more of a long value than can be read', async () => {
+    const shown = await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: {} } as const;
+      const parts = [{ ...tool, state: 'output-available', output: 'x'.repeat(100_000) } as const];
+      set({ messages: [answer({ parts })] });
+      return document.querySelector('#chat')?.shadowRoot?.querySelector('.tool pre')?.textContent?.length;
+    });
+    expect(shown).toBe(4_002);
+  });
+
+  test('asks for a tool with what it will do, folded if that is long', async () => {
+    await enter('consent-long');
+    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send Email.']);
+    const cards = tab.page.locator('.consent');
+    await cards.first().getByText('"to": "ada@example.com"').waitFor();
+    expect(await cards.locator('details').count()).toBe(1);
+    await cards
+      .last()
+      .getByText(/Dear Ada/)
+      .waitFor();
+  });
+
+  test('has its day above it, once for all messages of that day', async () => {
+    await tab.page.evaluate(() => {
+      const { set, question, answer } = globalThis as ChatWindow;
+      const at = (ms: number) => ({ metadata: { createdAt: ms } });
+      const now = Date.now();
+      set({
+        messages: [
+          question('Old', at(1_700_000_000_000)),
+          answer({ text: 'Old', ...at(1_700_000_000_001) }),
+          question('Of a history', { metadata: {} }),
+          question('Hello', at(now)),
+          answer({ text: 'Hello', ...at(now) }),
+        ],
+      });
+    });
+    expect(await tab.page.locator('.day').allTextContents()).toEqual([
+      expect.stringMatching(/^November 1\d, 2023$/),
+      'today',
+    ]);
   });
 
   test.each([
@@ -112,10 +241,17 @@ describeInChromium('an answer', () => {
     await long(100);
     await long(120);
     expect(await left()).toBeLessThan(5);
+    expect(await button('To the newest message').count()).toBe(0);
     await log.evaluate((one) => one.scrollTo(0, 100));
     await twoFrames();
     await long(160);
     expect(await log.evaluate((one) => one.scrollTop)).toBe(100);
+    await button('To the newest message').click();
+    await twoFrames();
+    expect(await left()).toBeLessThan(5);
+    expect(await button('To the newest message').count()).toBe(0);
+    await long(200);
+    expect(await left()).toBeLessThan(5);
   });
 });
 
@@ -143,7 +279,13 @@ describeInChromium('the cursor of an answer that comes', () => {
 
 describeInChromium('an error', () => {
   const FAILED = { code: 'unreachable', requestId: '0a1b-2c3d' };
-  const whys = () => tab.page.locator('.why').filter({ hasText: /\S/ }).allTextContents();
+  const AWAY_IN_ARABIC = 'تعذّر الوصول إلى المساعد الآن. حاول مرة أخرى بعد قليل.';
+  /** The sentences of errors, without what is folded. */
+  const whys = () =>
+    tab.page
+      .locator('.why')
+      .filter({ hasText: /\S/ })
+      .evaluateAll((all) => all.map((one) => (one.querySelector('[role=alert]') ?? one).textContent));
   /** Has a call fail in a chat in this language, and returns what the chat says then. */
   const failing = async (lang: string, where: string, failed: object) => {
     await tab.page.evaluate((lang) => (globalThis as ChatWindow).show({ lang }), lang);
@@ -158,7 +300,10 @@ describeInChromium('an error', () => {
         const { set, answer } = globalThis as ChatWindow;
         set({ messages: [answer({ failed })] });
       }, failed);
-    if (where === 'header') await tab.page.locator('[part~=sign-out]').click();
+    if (where === 'header') {
+      await tab.page.locator('summary.account').click();
+      await button(/Sign out|تسجيل الخروج/).click();
+    }
     if (where === 'form') {
       await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
       await tab.page.locator('[type=submit][part~=sign-in]').evaluate((element: HTMLButtonElement) => {
@@ -170,27 +315,35 @@ describeInChromium('an error', () => {
     return whys();
   };
 
-  test.each(['note', 'header', 'form'])('has its request id beside it: %s', async (where) => {
-    expect(await failing('en', where, FAILED)).toEqual([`${MESSAGE} Request id 0a1b-2c3d`]);
-    expect(await failing('ar', where, FAILED)).toEqual(['تعذّر الوصول إلى الروبوت الآن. رقم الطلب 0a1b-2c3d']);
-  });
+  test.each(['note', 'header', 'form', 'row'])(
+    'is one plain sentence, and folded with it what an operator asks for: %s',
+    async (where) => {
+      expect(await failing('en', where, FAILED)).toEqual([AWAY]);
+      const values = ['0a1b-2c3d', 'unreachable', '502', MESSAGE];
+      const named = (names: readonly string[]) => names.flatMap((name, at) => [name, values[at]]);
+      expect(await details()).toEqual(named(['Request id', 'Error code', 'Status', 'Message']));
+      expect(await failing('ar', where, FAILED)).toEqual([AWAY_IN_ARABIC]);
+      expect(await details()).toEqual(named(['رقم الطلب', 'رمز الخطأ', 'الحالة', 'رسالة']));
+      expect(await tab.page.locator('details span[lang=en][dir=ltr]').textContent()).toBe(MESSAGE);
+    },
+  );
 
   test.each(['note', 'header', 'form', 'row'])(
-    'without words has its own message, which is said to be English: %s',
+    'of a code that users can do nothing about is one of our side: %s',
     async (where) => {
-      expect(await failing('ar', where, { code: 'x' })).toEqual([MESSAGE]);
-      expect(await tab.page.locator('.why span[lang=en][dir=ltr]').textContent()).toBe(MESSAGE);
+      expect(await failing('en', where, { code: 'x' })).toEqual([OTHER]);
+      expect(await failing('ar', where, { code: 'x' })).toEqual(['حدث خطأ من جانبنا. حاول مرة أخرى.']);
     },
   );
 
   test('of an answer has the words of its code, and so has what is read out', async () => {
-    expect(await failing('ar', 'row', FAILED)).toEqual(['تعذّر الوصول إلى الروبوت الآن.']);
+    expect(await failing('ar', 'row', FAILED)).toEqual([AWAY_IN_ARABIC]);
     await tab.page.evaluate((failed) => {
       const { set, answer } = globalThis as ChatWindow;
       set({ messages: [answer({ id: 'one', text: 'x', state: 'streaming' })] });
       set({ messages: [answer({ id: 'one', text: 'x', failed })] });
     }, FAILED);
-    expect(await announced()).toEqual(['الإجابة غير مكتملة. تعذّر الوصول إلى الروبوت الآن.']);
+    expect(await announced()).toEqual([`الإجابة غير مكتملة. ${AWAY_IN_ARABIC}`]);
   });
 });
 
@@ -266,10 +419,10 @@ describeInChromium('an answer that failed', () => {
       set({ messages: [] });
       set({ messages: [failed] });
       performance.now = now;
-      return document.querySelector('#chat')?.shadowRoot?.querySelector('[part~=ask-again]')?.textContent;
+      return document.querySelector('#chat')?.shadowRoot?.querySelector('[part~=regenerate]')?.textContent;
     });
     // Of 60 seconds, 20 have gone by, and what the test took.
-    expect(first).toMatch(/^Ask again in ([1-3]?\d|40) sec$/);
+    expect(first).toMatch(/^Regenerate in ([1-3]?\d|40) sec$/);
   });
 
   test('is not shown and read out a second time by a history that failed with it', async () => {
@@ -280,7 +433,7 @@ describeInChromium('an answer that failed', () => {
     });
     await tab.page.getByRole('button', { name: 'Try again', exact: true }).waitFor();
     expect(await alerts()).toEqual([]);
-    expect(await tab.page.locator('.why').filter({ hasText: MESSAGE }).count()).toBe(1);
+    expect(await tab.page.locator('.why').filter({ hasText: OTHER }).count()).toBe(1);
   });
 
   test('is said in the words of an operator who leaves the error out', async () => {
@@ -294,16 +447,35 @@ describeInChromium('an answer that failed', () => {
   });
 
   test.each([
-    ['unexpected_response', 'lang'],
-    ['', 'dir'],
-    ['own', 'dir'],
-  ])('is in English unless the bot itself has told it: %j', async (code, attribute) => {
+    ['unexpected_response', OTHER],
+    ['', MESSAGE],
+    ['own', MESSAGE],
+  ])('has the words of the bot only if the bot itself has told it: %j', async (code, text) => {
     await tab.page.evaluate((code) => {
       const { set, answer } = globalThis as ChatWindow;
       set({ messages: [answer({ failed: { code, status: 200 } })] });
     }, code);
-    const value = { lang: 'en', dir: 'auto' }[attribute];
-    expect(await tab.page.locator('.answer .why span').getAttribute(attribute)).toBe(value);
+    expect(await tab.page.locator('.answer .why').textContent()).toBe(text);
+    expect(await tab.page.locator('.answer .why span[dir=auto]').count()).toBe(text === MESSAGE ? 1 : 0);
+  });
+
+  test.each([
+    [{ code: 'body_too_large', status: 413, retryable: false }, false],
+    [{ code: 'upstream_refused', status: 422, retryable: false }, false],
+    [{ code: 'not_allowed', status: 403, retryable: false }, false],
+    [{ code: 'operation_not_enabled', status: 501, retryable: false }, false],
+    [{ code: 'busy', status: 503, retryable: 'new message' }, true],
+    [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }, true],
+    [{ code: 'session_ended', status: 401, retryable: false, maybeStarted: true }, true],
+    [{ code: 'run_over', status: 410, retryable: false }, true],
+    [{ code: 'connection_lost', status: 0 }, true],
+  ])('has a button only where it can help: %j', async (failed, canHelp) => {
+    await tab.page.evaluate((failed) => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ failed })] });
+    }, failed);
+    await tab.page.locator('.answer .why').filter({ hasText: /\S/ }).waitFor();
+    expect(await button('Regenerate').count()).toBe(canHelp ? 1 : 0);
   });
 });
 
@@ -328,8 +500,9 @@ describeInChromium('what is read out', () => {
       const { set, answer } = globalThis as ChatWindow;
       set({ error: answer({ failed: { requestId: '0a1b' } }).error });
     });
-    expect(await alerts()).toEqual([MESSAGE]);
-    await tab.page.getByText(`${MESSAGE} Request id 0a1b`, { exact: true }).waitFor();
+    expect(await alerts()).toEqual([OTHER]);
+    await tab.page.getByText('Details').click();
+    await tab.page.getByText('0a1b', { exact: true }).waitFor();
     expect(await tab.page.locator('[aria-live]:not([aria-live=off]) code, [role=alert] code').count()).toBe(
       0,
     );
@@ -346,7 +519,9 @@ describeInChromium('a file that is not uploaded', () => {
     await attach('a{error}b.txt');
     await tab.page.evaluate(() => (globalThis as ChatWindow).finishUpload(undefined));
     await tab.page.locator('.files li[data-state=error]').waitFor();
-    expect(await announced()).toEqual(['a{error}b.txt is not attached. It is too large.']);
+    expect(await announced()).toEqual([
+      'a{error}b.txt is not attached. This is too large. Send less at once.',
+    ]);
   });
 
   test('is shown as such when nothing says why, since its user has left', async () => {

@@ -5,11 +5,13 @@ import { type BotService, startBotService } from '../../src/service/bot-service.
 import {
   chooseBot,
   chooseChat,
+  deleteChat,
   lastAnswer,
   longMessage,
   newChat,
   say,
   signIn,
+  signOut,
   stored,
   texts,
 } from '../harness/browser/chat-page.ts';
@@ -54,11 +56,6 @@ async function ask(page: Page, text: string): Promise<void> {
 }
 const empty = (page: Page) => page.getByRole('heading', { name: 'How can I help?' });
 const answerTo = (page: Page, text: string) => page.locator('.answer', { hasText: `You said: ${text}` });
-async function forget(page: Page): Promise<void> {
-  page.once('dialog', (dialog) => void dialog.accept());
-  await page.locator('summary').click();
-  await page.getByRole('button', { name: 'Forget this chat' }).click();
-}
 const isForgotten = (page: Page, title: string) =>
   page.waitForFunction((title) => !localStorage.getItem('bot-relay-chats')?.includes(title), title);
 /** The first word of each title in a list. A chat that was forgotten has none. */
@@ -94,7 +91,7 @@ describeInChromium('a chat in the list', () => {
   test('is the one that begins after the chat before it was forgotten', async () => {
     const { page } = await open();
     await ask(page, 'First');
-    await forget(page);
+    await deleteChat(page);
     await empty(page).waitFor();
     expect(await titles(page)).toEqual([]);
     await ask(page, 'Second');
@@ -107,7 +104,7 @@ describeInChromium('a chat in the list', () => {
     const { page } = await twoChats();
     const { promise: held, resolve: hold } = Promise.withResolvers<Route>();
     await page.route('**/channel/clear*', hold);
-    await forget(page);
+    await deleteChat(page);
     const route = await held;
     await chooseChat(page, 'First');
     await answerTo(page, 'First').waitFor();
@@ -122,13 +119,16 @@ describeInChromium('a chat in the list', () => {
     const { page } = await open();
     const again = page.getByRole('button', { name: 'Try again' });
     const why = page.locator('.composer .why');
+    const alert = why.getByRole('alert');
     await ask(page, 'First');
     await page.route('**/channel/metadata?*', (route) => route.abort());
     await page.route('**/blob*', (route) => route.abort());
     await page.reload();
     await again.waitFor();
     expect(await empty(page).isVisible()).toBe(false);
-    expect(await why.allTextContents()).toEqual(['The server is unreachable.', '']);
+    expect(await alert.allTextContents()).toEqual([
+      'The assistant cannot be reached right now. Try again in a moment.',
+    ]);
     await attach(page, 'error');
     await page.unroute('**/channel/metadata?*');
     await again.click();
@@ -144,9 +144,9 @@ describeInChromium('a chat in the list', () => {
     await page.route('**/channel/metadata?*', (route) => route.abort());
     await page.reload();
     await page.locator('.trouble .why', { hasText: /./ }).waitFor();
-    await forget(page);
+    await deleteChat(page);
     await isForgotten(page, 'First');
-    await page.locator('summary').waitFor({ state: 'hidden' });
+    await page.getByText('Your chats appear here.').waitFor();
   });
 
   test('keeps its attachments if it is chosen again, or could not be forgotten', async () => {
@@ -154,11 +154,10 @@ describeInChromium('a chat in the list', () => {
     await ask(page, 'First');
     await attach(page);
     await chooseChat(page, 'First');
-    expect(await page.locator('.panel').isVisible()).toBe(false);
     expect(await page.locator('.files li').count()).toBe(1);
     await page.route('**/channel/clear*', (route) => route.abort());
     const failed = page.waitForEvent('requestfailed');
-    await forget(page);
+    await deleteChat(page);
     await failed;
     await page.locator('.composer > .why', { hasText: /./ }).waitFor();
     expect(await page.locator('.files li').count()).toBe(1);
@@ -219,14 +218,14 @@ describeInChromium('the list of two tabs', () => {
       );
       return { forgotten };
     });
-    await forget(page);
+    await deleteChat(page);
     expect(titlesOf(await list.evaluate(({ forgotten }) => forgotten))).toEqual(['First']);
   });
 
   test('lacks a chat that one tab forgets while the other writes an older list', async () => {
     const { page, other } = await twoTabs();
     await writeStale(other);
-    await forget(page);
+    await deleteChat(page);
     expect(titlesOf(await other.evaluate('later'))).toEqual(['First']);
   });
 });
@@ -238,7 +237,8 @@ describeInChromium('a new chat', () => {
     calls.length = 0;
     await newChat(page);
     await ask(page, 'Second');
-    expect(calls).toEqual(['POST message/sse']);
+    expect(calls[0]).toBe('POST message/sse');
+    expect(calls).not.toContain('GET message/sse');
   });
 
   test('cannot be begun where nothing would lead back to the one before', async () => {
@@ -273,15 +273,12 @@ describeInChromium('what is attached in one of two elements with the same chat',
     ['forgets the chat', 'Draft', 'How can I help?'],
     ['signs out', '', 'You are signed out.'],
   ])('goes if its user %s in the other one', async (act, draft, heading) => {
-    const { page, one, two } = await twoElements();
+    const { one, two } = await twoElements();
     if (act === 'forgets the chat') {
-      page.once('dialog', (dialog) => void dialog.accept());
-      await one.locator('summary').click();
-      await one.getByRole('button', { name: 'Forget this chat' }).click();
-    } else {
-      const name = act === 'signs out' ? 'Sign out' : 'New chat';
-      await one.getByRole('button', { name }).click();
-    }
+      await deleteChat(one);
+    } else if (act === 'signs out') {
+      await signOut(one);
+    } else await one.getByRole('button', { name: 'New chat' }).click();
     await two.getByRole('heading', { name: heading }).waitFor();
     expect(await two.locator('.files li').count()).toBe(0);
     expect(await two.locator('textarea').inputValue()).toBe(draft);
@@ -308,7 +305,7 @@ describeInChromium('the element', () => {
     await page.clock.fastForward(UNUSED_MS);
     const asked: string[] = [];
     page.on('request', (request) => asked.push(new URL(request.url()).pathname));
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
     await signIn(page, OTHER_USER);
     await empty(page).waitFor();
@@ -323,9 +320,9 @@ describeInChromium('the element', () => {
     expect(await input(page).inputValue()).toBe('Draft');
     const focused = page.locator('bot-chat').evaluate((chat) => chat.shadowRoot?.activeElement?.localName);
     expect(await focused).toBe('select');
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.getByRole('heading', { name: 'You are signed out.' }).waitFor();
-    expect(await input(page).inputValue()).toBe('');
+    expect(await page.locator('textarea').inputValue()).toBe('');
   });
 
   test.each([
@@ -340,7 +337,7 @@ describeInChromium('the element', () => {
         await route.fulfill({ json: { ...(await response.json()), bots: ['demo/echo'] } });
       });
     await page.locator('bot-chat').evaluate(change);
-    await page.getByLabel('Bot').waitFor({ state: 'detached' });
+    await page.getByLabel('Bot', { exact: true }).waitFor({ state: 'detached' });
     await empty(page).waitFor();
     await input(page).fill('Hello');
     expect(await sent(page)).toMatchObject({ bot: 'echo' });

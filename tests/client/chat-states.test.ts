@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { AxeResults, RunOptions } from 'axe-core';
+import { contrast } from '../../src/config/chat-file.ts';
 import { chatTab } from '../harness/browser/chat-tab.ts';
 import { describeInChromium } from '../harness/browser/chromium.ts';
 import { layoutFaults } from '../harness/browser/layout-faults.ts';
@@ -47,9 +48,12 @@ describeInChromium('each state of the chat', () => {
           const log = host.shadowRoot?.querySelector('.messages') as Element;
           const all = log.getBoundingClientRect();
           const isRightToLeft = getComputedStyle(log).direction === 'rtl';
-          const [question, answer] = [...log.children].map((row) => {
-            const box = row.getBoundingClientRect();
-            const ends = [Math.round(box.left - all.left), Math.round(all.right - box.right)];
+          const inset = Number.parseFloat(getComputedStyle(log.children[0] as Element).paddingInlineEnd);
+          const boxes = [log.querySelector('.question .text'), log.querySelector('.answer')];
+          const [question, answer] = boxes.map((one) => {
+            const box = (one as Element).getBoundingClientRect();
+            const gap = one?.matches('.text') ? inset : 0;
+            const ends = [Math.round(box.left - all.left - gap), Math.round(all.right - box.right - gap)];
             return isRightToLeft ? ends.reverse() : ends;
           });
           return { isRightToLeft, question, answer };
@@ -81,6 +85,26 @@ describeInChromium('the header of a narrow window', () => {
   });
 });
 
+describeInChromium('the button that signs in', () => {
+  test.each(['light', 'dark'] as const)('can be read while it waits: %s', async (colorScheme) => {
+    await tab.page.emulateMedia({ colorScheme });
+    await enter('sign-in-waiting');
+    const [text, behind, accent] = await tab.page
+      .getByRole('button', { name: 'Try again in' })
+      .evaluate((one) => {
+        const { color, backgroundColor } = getComputedStyle(one);
+        one.removeAttribute('aria-disabled');
+        return [color, backgroundColor, getComputedStyle(one).backgroundColor].map(
+          (each) =>
+            `#${[...each.matchAll(/\d+/g)].map(([part]) => Number(part).toString(16).padStart(2, '0')).join('')}`,
+        );
+      });
+    await tab.page.emulateMedia({ colorScheme: null });
+    expect(behind).not.toBe(accent);
+    expect(contrast(`${text}`, `${behind}`)).toBeGreaterThan(4.5);
+  });
+});
+
 describeInChromium('a question that waits', () => {
   test('is no wider than its own text, however long the note below it is', async () => {
     await tab.page.setViewportSize({ width: 1000, height: 700 });
@@ -98,7 +122,7 @@ const COLOURS: Readonly<Record<string, readonly [state: string, selector: string
   accent: ['empty', '[part~=send]', 'background-color'],
   'on-accent': ['empty', '[part~=send]', 'color'],
   background: ['empty', ':host', 'background-color'],
-  surface: ['empty', 'textarea', 'background-color'],
+  surface: ['empty', '.box', 'background-color'],
   text: ['done', '.answer-text', 'color'],
   muted: ['done', '.head', 'color'],
   own: ['done', '.question .text', 'background-color'],

@@ -1,12 +1,16 @@
 /// <reference lib="dom" />
 import { beforeEach, expect, test } from '@jest/globals';
+import { account, signOut } from '../harness/browser/chat-page.ts';
 import { chatTab } from '../harness/browser/chat-tab.ts';
 import { describeInChromium } from '../harness/browser/chromium.ts';
 import type { ChatWindow } from './pages/chat-view.ts';
 
 const tab = chatTab();
 const { announced, button, calls, enter, focused, input, later } = tab;
-beforeEach(() => enter('empty'));
+beforeEach(async () => {
+  await tab.page.setViewportSize({ width: 1280, height: 720 });
+  await enter('empty');
+});
 
 describeInChromium('the composer', () => {
   test('sends with Enter, and writes a new line with Shift and Enter', async () => {
@@ -51,17 +55,73 @@ describeInChromium('the composer', () => {
     ]);
   });
 
-  test('has Stop beside Send while an answer comes, and gives the focus back to the text', async () => {
+  test('has Stop in the place of Send while an answer comes, and gives the focus back to the text', async () => {
     expect(await button('Stop').count()).toBe(0);
+    const place = (name: string) =>
+      button(name).evaluate((one) => JSON.stringify(one.getBoundingClientRect()));
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ text: 'x' })] });
+    });
+    const before = await place('Send');
     await enter('streaming');
+    expect(await place('Stop')).toBe(before);
+    expect(await button('Send').count()).toBe(0);
     await later();
     await button('Stop').focus();
     await tab.page.keyboard.press('Enter');
     expect(await calls()).toEqual([['stop']]);
-    expect(await button('Send').count()).toBe(1);
     await tab.page.evaluate(() => (globalThis as ChatWindow).set({ status: 'ready' }));
     expect(await button('Stop').count()).toBe(0);
     expect(await focused()).toBe('Message');
+  });
+
+  test('stops with Escape while an answer comes, and then alone', async () => {
+    await input().press('Escape');
+    expect(await calls()).toEqual([]);
+    await enter('streaming');
+    await later();
+    await input().press('Escape');
+    expect(await calls()).toEqual([['stop']]);
+  });
+
+  test('takes the last question back with the arrow up, if nothing is written', async () => {
+    await enter('done');
+    await input().fill('Draft');
+    await input().press('ArrowUp');
+    expect(await input().inputValue()).toBe('Draft');
+    await input().fill('');
+    await input().press('ArrowUp');
+    expect(await input().inputValue()).toBe('Where is my parcel?\nI wait for it.');
+    await input().press('Enter');
+    expect(await calls()).toEqual([['send', 'Where is my parcel?\nI wait for it.']]);
+  });
+
+  test('takes a question to edit below what is written already', async () => {
+    await enter('done');
+    await input().fill('Draft');
+    await button('Edit').click();
+    expect(await focused()).toBe('Message');
+    expect(await input().inputValue()).toBe('Draft\n\nWhere is my parcel?\nI wait for it.');
+  });
+
+  test.each([
+    [
+      'comes back if it was refused for good',
+      { code: 'body_too_large', status: 413, retryable: false },
+      'Long',
+    ],
+    ['is gone if it may have run', { code: 'connection_lost', status: 0 }, ''],
+  ])('has a text that %s', async (_, failed, left) => {
+    await tab.page.evaluate((failed) => {
+      const { answerSends, answer } = globalThis as ChatWindow;
+      answerSends(answer({ failed }));
+    }, failed);
+    await input().fill('Long');
+    await input().press('Enter');
+    await tab.twoFrames();
+    expect(await calls()).toEqual([['send', 'Long']]);
+    expect(await input().inputValue()).toBe(left);
   });
 
   test('sends a suggestion', async () => {
@@ -72,8 +132,8 @@ describeInChromium('the composer', () => {
 
   test.each([
     ['empty', 'Where is my parcel?'],
-    ['done', 'Ask again'],
-    ['stopped', 'Ask again'],
+    ['done', 'Regenerate'],
+    ['stopped', 'Regenerate'],
     ['consent', 'Allow once'],
     ['done', 'Send'],
   ])('takes two clicks for one, which would be two paid runs: %s, %s', async (state, name) => {
@@ -141,11 +201,48 @@ describeInChromium('the files of a message', () => {
     await tab.page.locator('input[type=file]').setInputFiles(file);
     await finish(undefined);
     const row = tab.page.locator('.files li[data-state=error]');
-    await row.getByText('It is too large.', { exact: true }).waitFor();
-    expect(await announced()).toEqual(['a.txt is not attached. It is too large.']);
+    await row.getByText('This is too large. Send less at once.', { exact: true }).waitFor();
+    expect(await announced()).toEqual(['a.txt is not attached. This is too large. Send less at once.']);
     await input().fill('Without');
     await button('Send').click();
     expect((await calls()).at(-1)).toEqual(['send', 'Without']);
+  });
+
+  test('come back with their message if it was refused for good', async () => {
+    await tab.page.evaluate(() => {
+      const { answerSends, answer } = globalThis as ChatWindow;
+      answerSends(answer({ failed: { code: 'body_too_large', status: 413, retryable: false } }));
+    });
+    await tab.page.locator('input[type=file]').setInputFiles(file);
+    await finish(PART);
+    await input().press('Enter');
+    await tab.page.locator('.files li[data-state=done]').waitFor();
+    await tab.page.evaluate(() => (globalThis as ChatWindow).answerSends(undefined));
+    await later();
+    await input().press('Enter');
+    expect((await calls()).slice(1)).toEqual(Array(2).fill(['send', { text: '', files: [PART] }]));
+    expect(await tab.page.locator('.files li').count()).toBe(0);
+  });
+
+  test('are seen if they are pictures, also in their message, until the user has left', async () => {
+    await enter('picture');
+    const pictures = tab.page.locator('img.thumbnail');
+    const widths = () =>
+      pictures.evaluateAll((all) => all.map((one) => (one as HTMLImageElement).naturalWidth));
+    expect(await widths()).toEqual([320, 320]);
+    const url = await pictures.first().getAttribute('src');
+    const revoked = await tab.page.evaluate(() => {
+      const { revokeObjectURL } = URL;
+      const urls: string[] = [];
+      URL.revokeObjectURL = (one) => {
+        urls.push(one);
+        revokeObjectURL(one);
+      };
+      (globalThis as ChatWindow).show();
+      URL.revokeObjectURL = revokeObjectURL;
+      return urls;
+    });
+    expect(revoked).toEqual([url]);
   });
 
   test.each(['drop', 'paste'])('come by %s', async (type) => {
@@ -173,51 +270,92 @@ const showChats = (chats: typeof CHATS) =>
     show({ chats, bots: ['acme/helper', 'acme/other'] });
     set({ messages: [question('Parcels')] });
   }, chats);
-const list = () => tab.page.locator('details');
+const row = (title: string) => tab.page.locator('.chat-list li', { hasText: title });
+const dialog = () => tab.page.locator('dialog');
 
 describeInChromium('the list of chats', () => {
-  test('is opened, read and left with the keyboard, and opens a chat', async () => {
+  test('is a sheet in a narrow box, which is opened, read and left with the keyboard', async () => {
+    await tab.page.setViewportSize({ width: 400, height: 700 });
     await showChats(CHATS);
-    await list().locator('summary').focus();
+    expect(await row('Parcels').isVisible()).toBe(false);
+    await button('Chats').focus();
     await tab.page.keyboard.press('Enter');
-    await tab.page.getByText('the bot service cannot list chats').waitFor();
-    expect(await list().locator('[aria-current=true]').textContent()).toMatch(/^Parcels/);
+    await tab.page.getByText('kept in this browser alone').waitFor();
+    expect(await focused()).toBe('New chat');
+    expect(await row('Parcels').locator('[aria-current=true]').count()).toBe(1);
+    // What is behind it cannot be used.
+    await input().evaluate((element) => element.focus());
+    expect(await focused()).toBe('New chat');
     await tab.page.keyboard.press('Escape');
-    expect(await list().getAttribute('open')).toBeNull();
+    expect(await row('Parcels').isVisible()).toBe(false);
     expect(await focused()).toBe('Chats');
     await tab.page.keyboard.press('Enter');
-    await list().getByRole('button', { name: 'Bills' }).waitFor();
-    for (let at = 0; at < 2; at += 1) await tab.page.keyboard.press('Tab');
+    // Over the button that hides it, and the three of the first chat.
+    for (let at = 0; at < 5; at += 1) await tab.page.keyboard.press('Tab');
     await tab.page.keyboard.press('Enter');
     expect(await calls()).toEqual([['open', 'd']]);
-    expect(await list().getAttribute('open')).toBeNull();
+    expect(await row('Bills').isVisible()).toBe(false);
     expect(await focused()).toBe('Message');
   });
 
-  test('closes when the focus goes elsewhere, and is not there without a chat', async () => {
+  test('closes in a narrow box when something beside it is pressed', async () => {
+    await tab.page.setViewportSize({ width: 400, height: 700 });
     await showChats(CHATS);
-    await list().locator('summary').click();
-    await button('Sign out').focus();
-    expect(await list().getAttribute('open')).toBeNull();
-    await showChats([]);
-    expect(await list().isVisible()).toBe(false);
+    await button('Chats').click();
+    await tab.page.mouse.click(390, 500);
+    expect(await row('Parcels').isVisible()).toBe(false);
+    expect(await focused()).toBe('Chats');
   });
 
-  test('has the open chat forgotten only if the user agrees', async () => {
+  test('stands beside the conversation in a wide box, can be hidden, and is not there while nobody is signed in', async () => {
+    await showChats([]);
+    await tab.page.getByText('Your chats appear here.').waitFor();
     await showChats(CHATS);
-    for (const answer of ['dismiss', 'accept'] as const) {
-      tab.page.once('dialog', (dialog) => void dialog[answer]());
-      await list().evaluate((element) => element.setAttribute('open', ''));
-      await button('Forget this chat').click();
+    expect(await row('Bills').isVisible()).toBe(true);
+    expect(await button('Chats').isVisible()).toBe(false);
+    await button('Hide the chats').click();
+    expect(await row('Bills').isVisible()).toBe(false);
+    expect(await focused()).toBe('Chats');
+    await button('Chats').click();
+    expect(await row('Bills').isVisible()).toBe(true);
+    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+    expect(await row('Bills').isVisible()).toBe(false);
+    expect(await button('Chats').isVisible()).toBe(false);
+  });
+
+  test('has a chat deleted only if the user agrees', async () => {
+    await showChats(CHATS);
+    for (const answer of ['Cancel', 'Delete']) {
+      await row('Bills').hover();
+      await button('Delete Bills').click();
+      await dialog().getByRole('button', { name: answer, exact: true }).click();
+      await dialog().waitFor({ state: 'detached' });
     }
-    expect(await calls()).toEqual([['reset']]);
+    await button('Delete Parcels').focus();
+    await tab.page.keyboard.press('Enter');
+    await dialog().waitFor();
+    await tab.page.keyboard.press('Escape');
+    await dialog().waitFor({ state: 'detached' });
+    expect(await focused()).toBe('Delete Parcels');
+    expect(await calls()).toEqual([['forget', 'd']]);
+  });
+
+  test('has a chat renamed with the keyboard', async () => {
+    await showChats(CHATS);
+    await button('Rename Bills').focus();
+    await tab.page.keyboard.press('Enter');
+    await tab.page.getByRole('textbox', { name: 'Title of the chat' }).fill(' Invoices ');
+    await tab.page.keyboard.press('Enter');
+    await dialog().waitFor({ state: 'detached' });
+    expect(await calls()).toEqual([['rename', 'd', 'Invoices']]);
+    expect(await focused()).toBe('Rename Bills');
   });
 
   test('is where a new chat begins without a question, and another bot is chosen', async () => {
     await showChats(CHATS);
     await input().fill('Draft');
     await button('New chat').click();
-    await tab.page.getByLabel('Bot').selectOption('acme/other');
+    await tab.page.getByLabel('Bot', { exact: true }).selectOption('acme/other');
     expect(await calls()).toEqual([['begin'], ['onBot', 'acme/other']]);
     expect(await input().inputValue()).toBe('Draft');
   });
@@ -263,9 +401,15 @@ describeInChromium('the chat', () => {
   });
 
   test('keeps what was written until the user has signed in again', async () => {
+    const leave = () => tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+    await leave();
+    expect(await input().isVisible()).toBe(false);
+    await enter('empty');
     await input().fill('Draft');
-    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
-    await button('Send').click();
+    await leave();
+    expect(await button('Send').getAttribute('aria-disabled')).toBe('true');
+    await button('Send').click({ force: true });
+    expect(await focused()).toBe('');
     expect(await calls()).toEqual([]);
     expect(await input().inputValue()).toBe('Draft');
   });
@@ -291,25 +435,55 @@ describeInChromium('the chat', () => {
 
   test('signs out, and begins a new chat only if the user agrees', async () => {
     await enter('done');
-    tab.page.once('dialog', (dialog) => void dialog.dismiss());
-    await button('New chat').click();
-    tab.page.once('dialog', (dialog) => void dialog.accept());
-    await button('New chat').click();
-    await button('Sign out').click();
+    for (const answer of ['Cancel', 'New chat']) {
+      await button('New chat').click();
+      await dialog().getByRole('button', { name: answer, exact: true }).click();
+      await dialog().waitFor({ state: 'detached' });
+    }
+    await signOut(tab.page);
     expect(await calls()).toEqual([['reset'], ['signOut']]);
+  });
+
+  test('has a menu of the account, which closes with Escape, and when something else is pressed', async () => {
+    await enter('done');
+    const isOpen = () => button('Sign out').isVisible();
+    await account(tab.page).focus();
+    await tab.page.keyboard.press('Enter');
+    await tab.page.getByText('Signed in as Ada').waitFor();
+    await tab.page.keyboard.press('Escape');
+    expect([await isOpen(), await focused()]).toEqual([false, 'Account of Ada']);
+    await account(tab.page).click();
+    await tab.page.getByText('Signed in as Ada').click();
+    expect(await isOpen()).toBe(true);
+    await tab.page.locator('.log').click();
+    expect(await isOpen()).toBe(false);
+    await account(tab.page).click();
+    await input().focus();
+    expect(await isOpen()).toBe(false);
   });
 
   test('can be used with the keyboard alone', async () => {
     await enter('done');
     const reached: (string | null | undefined)[] = [];
     await tab.page.locator('#chat').evaluate(() => document.querySelector<HTMLElement>('h1')?.focus());
-    for (let at = 0; at < 14; at += 1) {
+    for (let at = 0; at < 16; at += 1) {
       await tab.page.keyboard.press('Tab');
       reached.push(await focused());
     }
     expect(reached.filter(Boolean)).toEqual([
-      ...['New chat', 'Sign out', 'Conversation', 'its page', 'Copy', 'Code (sh)', 'Table', 'Copy answer'],
-      ...['Ask again', 'Good answer', 'Bad answer', 'Message', 'Attach files', 'Send'],
+      ...[
+        'New chat',
+        'Account of Ada',
+        'Conversation',
+        'Copy message',
+        'Edit',
+        'its page',
+        'Copy',
+        'Code (sh)',
+        'Table',
+      ],
+      'Copy answer',
+      ...['Regenerate', 'Good answer', 'Bad answer', 'Message', 'Attach files', 'Send'],
     ]);
   });
 

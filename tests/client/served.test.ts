@@ -31,6 +31,7 @@ afterEach(async () => {
 
 const CHAT = {
   title: 'Parcels & <more>',
+  logo: 'https://images.example.com/logo.svg',
   suggestions: ['Where is my parcel?'],
   colors: { light: { accent: '#7a1fa2' }, dark: { accent: '#e1b3ff' } },
   words: { empty: 'What can we do for you?' },
@@ -68,8 +69,8 @@ describe('GET /client/bot-chat.json', () => {
 
   test('has what the file says, and with the page the bots that have a name', async () => {
     const { body } = await answered('/client/bot-chat.json', { CHAT_PAGE: 'on' }, CHAT);
-    const { title, suggestions, words } = CHAT;
-    expect(JSON.parse(body)).toMatchObject({ bots: ['acme/helper'], title, suggestions, words });
+    const { title, logo, suggestions, words } = CHAT;
+    expect(JSON.parse(body)).toMatchObject({ bots: ['acme/helper'], title, logo, suggestions, words });
     expect(JSON.parse(body)).not.toHaveProperty('colors');
   });
 });
@@ -196,7 +197,7 @@ describe('the page with the chat', () => {
       CHAT,
     );
     expect(headers['content-security-policy']).toBe(
-      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob: https://images.example.com; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     );
     expect(body).toContain('<title>Parcels &#38; &#60;more&#62;</title>');
     expect(body).not.toMatch(/ style=|<style|<script>|javascript:/);
@@ -227,15 +228,19 @@ describe('CHAT_FILE', () => {
     ['{', 'CHAT_FILE must hold a JSON object'],
     [
       '[]',
-      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
+      'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
     ],
     [
       '{"titel":"x"}',
-      'CHAT_FILE its content: must be an object with no more than title, lang, suggestions, colors and words',
+      'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
     ],
     ['{"title":""}', 'CHAT_FILE title: must not be empty'],
+    [
+      '{"logo":"http://images.example.com/logo.svg"}',
+      'CHAT_FILE logo: must be an address that begins with https:',
+    ],
     ['{"lang":"de"}', 'CHAT_FILE lang: must be en or ar'],
-    ['{"suggestions":["a","b","c","d"]}', 'CHAT_FILE suggestions: must be at most 3'],
+    ['{"suggestions":["a","b","c","d","e"]}', 'CHAT_FILE suggestions: must be at most 4'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
   ])('is refused if it is %s', (content, problem) => {
     expect(problemsIn(content)).toEqual([problem]);

@@ -32,15 +32,12 @@ describe('the words of an error', () => {
     const own = ['unreachable', 'connection_lost', 'connection_silent', 'missing', 'unexpected_response'];
     const codes = [...Object.keys(PROBLEMS), ...own].sort();
     const found = Object.fromEntries(
-      [...names, undefined].map((name) => [
-        name,
-        codes.filter((code) => errorWords(code) === name).join(' '),
-      ]),
+      names.map((name) => [name, codes.filter((code) => errorWords(code) === name).join(' ')]),
     );
     expect(Object.fromEntries(Object.entries(found).filter(([, codes]) => codes))).toEqual({
       errorAway:
         'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
-      errorBusy: 'busy rate_limited too_many_attempts too_many_streams upstream_rate_limited',
+      errorBusy: 'busy rate_limited too_many_streams upstream_rate_limited',
       errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
       errorLarge: 'body_too_large headers_too_large',
       errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',
@@ -48,15 +45,20 @@ describe('the words of an error', () => {
       errorPassword: 'invalid_credentials',
       errorSignedOut: 'session_ended unauthenticated',
       errorSlow: 'deadline_exceeded request_timeout upstream_timeout',
-      undefined:
-        'bad_request cross_site_request internal_error invalid_conversation invalid_form invalid_json invalid_logout_token invalid_query method_not_allowed sign_in_failed stopped unexpected_response unknown_host unsupported_media_type upstream_bad_response upstream_refused',
+      errorTooMany: 'too_many_attempts',
+      errorOther:
+        'bad_request cross_site_request internal_error invalid_conversation invalid_form invalid_json invalid_logout_token invalid_query method_not_allowed sign_in_failed stopped unexpected_response unknown_host unsupported_media_type upstream_bad_response',
+      errorRefused: 'upstream_refused',
     });
   });
 
-  test('are in each language but English, in which the message is', () => {
-    const ofErrors = names.filter((name) => /^error[A-Z]/.test(name));
-    expect(ofErrors.length).toBe(9);
+  test('are whole sentences in each language, for people who know nothing of relays', () => {
+    const ofErrors = names.filter((name) => /^error[A-Z]/.test(name) && name !== 'errorCode');
+    expect(ofErrors.length).toBe(12);
     for (const name of ofErrors)
-      expect([ENGLISH[name], ARABIC[name]]).toEqual(['', expect.stringMatching(/./)]);
+      expect([ENGLISH[name], ARABIC[name]]).toEqual([
+        expect.stringMatching(/^(?!.*(relay|operator|request|service)).+\.$/i),
+        expect.stringMatching(/\.$/),
+      ]);
   });
 });

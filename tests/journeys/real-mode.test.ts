@@ -12,6 +12,7 @@ import {
   stopProcesses,
 } from '../harness/relay/process.ts';
 import { CANARY, MESSAGE, USER } from '../harness/relay/relay.ts';
+import { setKeyEnabled } from '../harness/service/settings-file.ts';
 
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
 const GUIDE = ECHO.replace('echo', 'guide');
@@ -106,7 +107,7 @@ describe('the relay in front of a bot service', () => {
 
   test('says that the bot service rejects its key, and shows it nowhere', async () => {
     const { relay, port } = running('plain');
-    service.disableKey(CANARY.key);
+    setKeyEnabled(service, CANARY.key, false);
     const answer = await post(port, GUIDE, await signIn(port));
     expectErrorEvent(answer, 502, 'upstream_key_rejected', { retryable: 'new message' });
     // The request is in the log, which the scan at the end reads.

@@ -6,13 +6,16 @@ import type { Page } from 'playwright-core';
 import type { Config } from '../../src/config/config.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import {
+  chats,
   chooseBot,
   chooseChat,
+  deleteChat,
   lastAnswer,
   longMessage,
   newChat,
   say,
   signIn,
+  signOut,
   someWords,
   startDemoRelay,
   stored,
@@ -211,7 +214,7 @@ async function signInAtProvider(): Promise<void> {
     // The user is still signed in at the provider.
     await link.click();
     await page.locator('.answer', { hasText: 'You said: Hello' }).waitFor();
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.waitForURL(`${provider.issuer}/**`);
     // The provider's own pages request an icon and a web font.
     const own = complaints.filter((one) => !one.includes(provider.issuer) && !one.includes('fonts.'));
@@ -461,7 +464,7 @@ describeWithRedis('with Redis', () => {
 const noDoublePress = (page: Page) =>
   page.locator('.answer:last-child .text', { hasText: longMessage(1) }).waitFor();
 
-const titles = ({ page }: ChatFront) => page.locator('.panel li span').allTextContents();
+const titles = ({ page }: ChatFront) => chats(page).allTextContents();
 
 async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
   const front = await open();
@@ -484,14 +487,11 @@ async function severalChats(open: () => Promise<ChatFront>): Promise<void> {
   await Promise.all([page.reload(), other.page.reload()]);
   await page.locator('.answer', { hasText: 'You said: Second' }).waitFor();
   await other.page.locator('.answer', { hasText: 'First' }).waitFor();
-  page.once('dialog', (dialog) => void dialog.accept());
-  await page.locator('summary').click();
   expect(await titles(front)).toEqual(['Second', expect.stringMatching(/^First word word/)]);
-  await page.getByRole('button', { name: 'Forget this chat' }).click();
+  await deleteChat(page);
   await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
-  await page.locator('summary').click();
   expect(await titles(front)).toHaveLength(1);
-  await page.getByRole('button', { name: 'Sign out' }).click();
+  await signOut(page);
   for (const tab of [page, other.page]) {
     await tab.getByRole('heading', { name: 'You are signed out.' }).waitFor();
     expect(await stored(tab)).not.toMatch(/First|Second|ada|demo/);
@@ -539,7 +539,7 @@ async function twoUsers(open: () => Promise<ChatFront>): Promise<void> {
   const { page: other } = await front.openTab();
   const tabs = [page, other];
   const leaves = [
-    () => page.getByRole('button', { name: 'Sign out' }).click(),
+    () => signOut(page),
     // The session has merely ended: what was written stays until another user signs in.
     async () => {
       await profile.clearCookies();

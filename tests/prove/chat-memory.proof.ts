@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import type { CDPSession, Dialog } from 'playwright-core';
+import type { CDPSession } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { signIn } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
@@ -30,8 +30,6 @@ jest.setTimeout(600_000);
 
 /** Sends messages, one after the other, begins another chat, changes between them, and has both forgotten. */
 async function talk({ page }: Tab, messages: number): Promise<void> {
-  const accept = (dialog: Dialog) => void dialog.accept();
-  page.on('dialog', accept);
   await page.locator('bot-chat').evaluate(async (chat, messages) => {
     const root = chat.shadowRoot as ShadowRoot;
     const find = <T extends Element>(selector: string) => root.querySelector(selector) as T;
@@ -59,17 +57,15 @@ async function talk({ page }: Tab, messages: number): Promise<void> {
     await ask(1);
     performance.now = now;
     for (const answers of [messages, 1]) {
-      press('summary');
       press('[part~=chat]:not([aria-current])');
       await until(() => count('.answer') === answers);
-      press('summary');
-      press('[part~=forget-chat]');
+      press('li:has([aria-current]) [part~=delete-chat]');
+      press('dialog [part~=yes]');
       await until(() => count('.messages > li') === 0);
     }
     // What was announced to screen readers goes after some seconds.
     await until(() => count('[aria-live=polite] > p') === 0);
   }, messages);
-  page.off('dialog', accept);
 }
 
 async function mount({ page }: Tab, times: number): Promise<void> {

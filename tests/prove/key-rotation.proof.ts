@@ -11,6 +11,7 @@ import {
 } from '../harness/relay/key-deployment.ts';
 import type { RelayProcess } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
+import { setKeyEnabled } from '../harness/service/settings-file.ts';
 
 type Case = readonly [title: string, run: () => Promise<void>];
 
@@ -47,7 +48,7 @@ async function rotate(deployment: Deployment): Promise<void> {
   const sending = deployment.keepSending();
   await keysOnce(deployment, ({ [oldPrint]: old }) => Boolean(old?.lastWorked));
 
-  service.enableKey(NEW);
+  setKeyEnabled(service, NEW, true);
   deployment.putKeys(NEW, OLD);
   await deployment.reloaded(newPrint, oldPrint);
   const worked = await keysOnce(deployment, ({ [newPrint]: fresh }) => Boolean(fresh?.lastWorked));
@@ -67,7 +68,7 @@ async function rotate(deployment: Deployment): Promise<void> {
   expect(Date.parse(after[oldPrint]?.lastWorked ?? '')).toBeLessThan(settledAt + 1_000);
   expect(after[oldPrint]?.position).toBeNull();
 
-  service.disableKey(OLD);
+  setKeyEnabled(service, OLD, false);
   await sending.more(4);
   expectNoFailure(await sending.end());
   expect(deployment.relays.map((relay) => relay.stdout()).join()).not.toContain('upstream key rejected');
@@ -86,7 +87,7 @@ async function rotateTooEarly(deployment: Deployment): Promise<void> {
   // At most two for each instance, however many messages there were.
   expect(Math.max(...refusals())).toBeLessThanOrEqual(2);
 
-  service.enableKey(NEXT);
+  setKeyEnabled(service, NEXT, true);
   for (const relay of deployment.relays) relay.signal('SIGHUP');
   await keysOnce(deployment, ({ [nextPrint]: fresh }) => Boolean(fresh?.lastWorked));
   expectNoFailure(await sending.end());
@@ -96,12 +97,12 @@ async function rotateWithoutRedis(deployment: Deployment): Promise<void> {
   const { service } = deployment;
   const [relay] = deployment.relays as [RelayProcess];
   const sending = deployment.keepSending();
-  service.enableKey(NEW);
+  setKeyEnabled(service, NEW, true);
   deployment.putKeys(NEW, OLD);
   await relay.waitFor(new RegExp(`"keyFingerprint":"${newPrint}","msg":"upstream key accepted"`));
   deployment.putKeys(NEW);
   await deployment.reloaded(newPrint);
-  service.disableKey(OLD);
+  setKeyEnabled(service, OLD, false);
   await sending.more(4);
   expectNoFailure(await sending.end());
   expect(relay.stdout()).not.toContain('upstream key rejected');

@@ -164,6 +164,7 @@ describe('AI settings', () => {
       ],
       windowCharacters: ['', '12', 'much'],
       deployment: ['a b'],
+      apiVersion: ['a b'],
       model: ['', 'a\nb', 'x'.repeat(201)],
       kind: ['', 'constructor', 'voyage'],
     };

@@ -17,6 +17,9 @@ const NEVER = new Promise<never>(() => {});
 let service: DemoService;
 afterEach(() => service.close());
 
+/** What the service has reported as its own faults. */
+const faults: unknown[] = [];
+
 /** Starts the service with the bot `demo/bot` that takes these steps. */
 async function start(
   answer: (ask: Ask, signal: AbortSignal) => AsyncIterable<Step>,
@@ -25,7 +28,12 @@ async function start(
   const { file, ...own } = more;
   const brain = { isResumable: false, hasSandbox: false, metadata: {}, answer, ...own };
   const database = file && { path: file.path, secret: secret(SERVICE_SECRET) };
-  service = await startDemoService({ brains: { 'demo/bot': brain }, ...(database && { database }) });
+  faults.length = 0;
+  const onFault = (fault: unknown) => faults.push(fault);
+  service = await startDemoService({
+    ...{ brains: { 'demo/bot': brain }, onFault },
+    ...(database && { database }),
+  });
 }
 
 const say = (text = 'hello') => service.say({ ...HELLO, text }, 'bot');
@@ -36,13 +44,14 @@ const typesOf = (events: readonly { eventType: string }[]) =>
 const suspend = () => service.ask('POST message/suspend?custom_channel_id=c1', { bot: 'bot' });
 
 describe('a run', () => {
-  test('that its bot breaks has an error, and nothing half is kept', async () => {
+  test('that its bot breaks has an error, is reported, and nothing half is kept', async () => {
     await start(async function* () {
       yield { startMessage: true };
       yield { say: 'half' };
       throw new Error('a secret');
     });
     const events = await say();
+    expect(faults).toEqual([new Error('a secret')]);
     expect(events.at(-1)?.fact.runError?.error).toEqual({
       code: 'INTERNAL_ERROR',
       message: 'The bot service could not go on with this run.',

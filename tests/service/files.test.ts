@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { openDatabase } from '../../src/service/settings/database.ts';
 import { channelTable } from '../../src/service/store/channel-table.ts';
+import { rawClient } from '../harness/clients/raw-client.ts';
+import { until } from '../harness/clock/until.ts';
 import {
   type DemoService,
   dataOf,
@@ -73,6 +75,20 @@ describe('an upload', () => {
     expect([more.status, more.code]).toEqual([413, 'TOO_LARGE']);
     const much = await uploadTo('c1', fileOf(new Uint8Array(24 * MB)));
     expect([much.status, much.code]).toEqual([413, 'TOO_LARGE']);
+  });
+
+  test('is asked to come later while others are being read that have nearly 128 MB together', async () => {
+    const head = [`POST ${service.pathOf('blob')} HTTP/1.1`, 'Host: x', `X-API-KEY: ${service.key}`];
+    const begun = Array.from({ length: 6 }, () =>
+      rawClient(service.port, [...head, `Content-Length: ${21 * MB}`, '', ''].join('\r\n')),
+    );
+    for (const { socket } of begun) socket.write(Buffer.alloc(20 * MB));
+    const another = () => uploadTo('c1', fileOf(new Uint8Array(9 * MB)));
+    await until(async () => (await another()).status !== 200);
+    expect(await another()).toMatchObject({ status: 429, code: 'RATE_LIMITED' });
+    expect((await service.send({ text: 'x' })).status).toBe(200);
+    for (const { socket } of begun) socket.destroy();
+    await until(async () => (await another()).status === 200);
   });
 
   test('must be a form of few parts: very many would take seconds to read', async () => {

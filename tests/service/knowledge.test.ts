@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { EmbeddingModel, Purpose } from '../../src/service/knowledge/embedding-model.ts';
 import { type Knowledge, knowledge } from '../../src/service/knowledge/knowledge.ts';
@@ -382,6 +382,40 @@ describe('a search', () => {
     expect(await sources('apple')).toEqual(['a.txt']);
     await addIndexed('b.txt', 'banana');
     expect(await sources('apple')).toEqual([]);
+  });
+
+  test('forgets vectors that were not used for ten minutes', async () => {
+    jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask'] });
+    try {
+      await addIndexed('a.txt', 'apple');
+      expect(await sources('apple')).toEqual(['a.txt']);
+      database.exec('UPDATE pieces SET vector = zeroblob(length(vector))');
+      for (const _ of [1, 2]) {
+        jest.advanceTimersByTime(599_999);
+        expect(await sources('apple')).toEqual(['a.txt']);
+      }
+      jest.advanceTimersByTime(600_000);
+      expect(await sources('apple')).toEqual([]);
+    } finally {
+      jest.useRealTimers();
+    }
+  });
+
+  test('lets others have their turns while it loads vectors, and loads them anew if they change meanwhile', async () => {
+    await addIndexed('a.md', '# a\n\napple\n\n'.repeat(1100));
+    const turns: string[] = [];
+    const changed = new Promise<void>((resolve) =>
+      setImmediate(() => {
+        turns.push('other');
+        known.remove(only()?.id ?? '');
+        addIndexed('b.txt', 'apple').then(resolve);
+      }),
+    );
+    const both = await Promise.all([sources('apple'), sources('apple')]);
+    turns.push('found');
+    await changed;
+    expect(turns).toEqual(['other', 'found']);
+    expect(both).toEqual([['b.txt'], ['b.txt']]);
   });
 
   test('is refused if documents were indexed with another model, before it is asked', async () => {

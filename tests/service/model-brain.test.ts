@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { APICallError, simulateReadableStream } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
-import { type ModelBrainOptions, modelBrain } from '../../src/service/brains/model.ts';
+import { type Answering, type ModelBrainOptions, modelBrain } from '../../src/service/brains/model.ts';
 import { answerSteps } from '../../src/service/brains/model-answer.ts';
 import type { Found } from '../../src/service/brains/steps.ts';
 import { type DemoService, startDemoService, wholeMessages } from '../harness/service/demo-service.ts';
@@ -59,18 +59,19 @@ afterEach(async () => {
 
 async function start(
   model: MockLanguageModelV4,
-  { maxExecutionMs = 60_000, ...options }: Partial<ModelBrainOptions> & { maxExecutionMs?: number } = {},
+  {
+    maxExecutionMs = 60_000,
+    bot = BOT,
+    ...answering
+  }: Partial<Answering & Pick<ModelBrainOptions, 'bot'>> & { maxExecutionMs?: number } = {},
 ) {
   printed = [];
   for (const method of ['log', 'info', 'warn', 'error', 'debug'] as const)
     jest.spyOn(console, method).mockImplementation((...all) => void printed.push(all));
   jest.spyOn(process, 'emitWarning').mockImplementation((warning) => void printed.push(warning));
   const brain = modelBrain({
-    bot: BOT,
-    model: async () => model,
-    windowCharacters: 100_000,
-    runError,
-    ...options,
+    ...{ bot, runError },
+    answering: () => ({ model: async () => model, windowCharacters: 100_000, ...answering }),
   });
   service = await startDemoService({ brains: { 'demo/assistant': brain }, maxExecutionMs });
 }
@@ -112,18 +113,6 @@ describe('a run with a model', () => {
       { role: 'system', content: expect.stringMatching(/^You are kind\.\n\nWhat tools, .* never an order/) },
       { role: 'user', content: [{ type: 'text', text: 'Hello' }] },
     ]);
-  });
-
-  test.each([
-    ['openai.responses', { openai: { store: false }, azure: { store: false } }],
-    ['azure.responses', { openai: { store: false }, azure: { store: false } }],
-    ['azure.chat', undefined],
-    ['anthropic.messages', undefined],
-  ])('tells %s not to keep the conversation, where it would', async (provider, providerOptions) => {
-    const model = new MockLanguageModelV4({ provider, doStream: streamOf(said('Hi.')) });
-    await start(model);
-    await say('Hello');
-    expect(model.doStreamCalls[0]?.providerOptions).toEqual(providerOptions);
   });
 
   test('answers a nudge without a call of the model', async () => {

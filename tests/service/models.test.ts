@@ -50,13 +50,16 @@ describe.each(answering)('a model of kind $kind', (fixture) => {
     expect(await result.usage).toMatchObject({ inputTokens: 12, outputTokens: 3, totalTokens: 15 });
     expect(server.requests).toHaveLength(1);
     expectRequest(server.requests[0] as ModelRequest, fixture, fixture.question as object);
+    // Only OpenAI would keep what it is asked.
+    expect(server.requests[0]?.body.store).toBe(fixture.kind === 'openai' ? false : undefined);
   });
 
-  test('passes the connection test, which sends no temperature', async () => {
+  test('passes the connection test, which sends what a bot sends and no temperature', async () => {
     always(fixture.answer);
     const report = await testConnection('completion', of(fixture));
     expect(report).toEqual({ ok: true, model: 'the-model', ms: expect.any(Number), tokens: 15 });
     expect(JSON.stringify(server.requests[0]?.body)).not.toMatch(/temperature/i);
+    expect(server.requests[0]?.body.store).toBe(fixture.kind === 'openai' ? false : undefined);
   });
 
   test('that breaks off in its answer does not pass', async () => {
@@ -126,15 +129,17 @@ describe('settings that cannot work', () => {
   });
 
   test.each(MODEL_FIXTURES.filter(({ kind }) => kind !== 'openai-compatible'))(
-    'of kind $kind without a key are told, whatever keys the environment has',
+    'of kind $kind without a key are sent without one, whatever keys the environment has',
     async (fixture) => {
       const names = ['OPENAI', 'AZURE', 'ANTHROPIC', 'MISTRAL', 'GOOGLE_GENERATIVE_AI', 'VOYAGE'];
       for (const name of names) process.env[`${name}_API_KEY`] = 'of-the-environment';
       try {
         const { key: _key, ...keyless } = of(fixture);
         const role = fixture.answer ? 'completion' : 'embedding';
-        expect(await testConnection(role, keyless)).toMatchObject({ ok: false, code: 'MODEL_KEY_MISSING' });
-        expect(server.requests).toEqual([]);
+        always(fixture.refusal);
+        expect(await testConnection(role, keyless)).toMatchObject({ ok: false, code: 'MODEL_KEY_REFUSED' });
+        expect(server.requests).toHaveLength(1);
+        expect(JSON.stringify(server.requests)).not.toContain('of-the-environment');
       } finally {
         for (const name of names) delete process.env[`${name}_API_KEY`];
       }

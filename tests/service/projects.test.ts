@@ -9,7 +9,7 @@ import {
   startDemoService,
   wholeMessages,
 } from '../harness/service/demo-service.ts';
-import { botWith, SERVICE_SECRET, settingsFile } from '../harness/service/settings-file.ts';
+import { botWith, SERVICE_SECRET, setKeyEnabled, settingsFile } from '../harness/service/settings-file.ts';
 
 const HELLO = { customChannelId: 'c1', customMessageId: 'm1', text: 'hello', action: 'NONE' };
 
@@ -66,6 +66,19 @@ describe('a key', () => {
   });
 });
 
+test('the models of a project are read for a run, and for no other request', async () => {
+  const settings = await start();
+  settings.saveBot(DEMO, botWith({ usesKnowledge: true }));
+  const read = jest.spyOn(settings, 'model');
+  expect((await service.ask('GET metadata', { bot: 'helper' })).status).toBe(200);
+  expect((await service.ask('POST message/suspend?custom_channel_id=c1', { bot: 'helper' })).status).toBe(
+    404,
+  );
+  expect(read).not.toHaveBeenCalled();
+  expect(await saysTo(service.key, [DEMO, 'helper'])).toBe('MODEL_NOT_SET');
+  expect(read.mock.calls.map(([, role]) => role).sort()).toEqual(['completion', 'embedding']);
+});
+
 describe('the service with a file', () => {
   let file: ReturnType<typeof settingsFile>;
   beforeEach(() => {
@@ -82,7 +95,7 @@ describe('the service with a file', () => {
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('You said: hello');
     outside.setKeyEnabled(id, false);
     expect(await saysTo(key, [DEMO, 'echo'])).toBe('INVALID_API_KEY');
-    service.disableKey(service.key);
+    setKeyEnabled(service, service.key, false);
     await service.close();
     await start({ database: database() });
     // A restart enables nothing.

@@ -1,9 +1,9 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
-import { copyFrom, type RowDependencies } from './chat-tools.ts';
-import { button, isDisabled, newElement, setText } from './dom.ts';
-import { aroundError, errorPieces, requestCode } from './error-text.ts';
+import type { RowDependencies } from './chat-tools.ts';
+import { button, isDisabled, newElement } from './dom.ts';
+import { aroundError, errorDetails, errorPieces, mayHelp } from './error-text.ts';
 import { countdown, timeLeft } from './time-text.ts';
 
 /** The seconds that are left of the `retryAfter` of each error. They count on if the row is made again. */
@@ -15,25 +15,21 @@ function waitOf(error: RelayError): () => number {
   return left;
 }
 
-/** Why an answer is not complete, its request id for the operator, and when the user can ask again. */
+/** Why an answer is not complete, and a button that asks for it again if that may help. */
 export function answerTrouble({ tools, channel, onSent }: RowDependencies) {
   const { words } = tools;
   const why = newElement('p', { class: 'why' });
-  const id = requestCode();
-  const copy = button(words.copyId, 'copy-id', () => void copyFrom(copy, id.textContent ?? '', tools));
-  const idRow = newElement('p', { class: 'request-id' }, `${words.requestId} `, id, ' ', copy);
-  const again = button(words.askAgain, 'ask-again', askAgain);
-  const draw = countdown(again, tools, { label: words.askAgain, waiting: words.askAgainIn });
-  const hint = newElement('p', { class: 'note' }, words.askAgainHint);
-  const element = newElement('div', { class: 'trouble', part: 'error' }, why, idRow, again, hint);
+  const again = button(words.regenerate, 'regenerate', regenerate);
+  const draw = countdown(again, tools, { label: words.regenerate, waiting: words.regenerateIn });
+  const more = newElement('div', {});
+  const element = newElement('div', { class: 'trouble', part: 'error' }, why, again, more);
   element.hidden = true;
   let messageId = '';
   let shown: ChannelMessage['error'];
 
-  function askAgain(): void {
+  function regenerate(): void {
     if (again.hidden || isDisabled(again) || !tools.isFirstPress()) return;
     again.hidden = true;
-    hint.hidden = true;
     void channel.regenerate(messageId);
     onSent();
   }
@@ -50,9 +46,10 @@ export function answerTrouble({ tools, channel, onSent }: RowDependencies) {
       why.replaceChildren(
         ...errorPieces(tools, error, aroundError(isPartial ? words.incomplete : '{error}')),
       );
+      const { code, status, message: own } = error;
       const requestId = error.requestId ?? metadata.requestId;
-      idRow.hidden = requestId === undefined;
-      setText(id, requestId ?? '');
+      more.replaceChildren(...errorDetails(tools, { code, status, message: own, requestId }));
+      again.hidden = !mayHelp(error);
       draw(waitOf(error));
     },
   };

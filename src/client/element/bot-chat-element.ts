@@ -1,19 +1,23 @@
-import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
+import type { Channel } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
-import type { BotClient } from '../session/bot-client.ts';
-import { followedSession } from '../session/followed-session.ts';
-import { answerOf, caller, isOtherOrigin } from '../transport/calls.ts';
+import { isOtherOrigin } from '../transport/calls.ts';
+import type { Looks } from './avatar.ts';
+import { afterSignOut, type BotChatEventMap, watchChannel } from './bot-chat-events.ts';
+import { botName } from './bot-name.ts';
 import type { Draft } from './chat-dependencies.ts';
-import { chatView } from './chat-view.ts';
-import { chatsOf, clientOf } from './chats.ts';
+import { type ChatSettings, settingsOf } from './chat-settings.ts';
+import { type ChatView, chatView } from './chat-view.ts';
+import { type Chats, chatsOf, clientOf } from './chats.ts';
 import { button, newElement } from './dom.ts';
 import { showError } from './error-text.ts';
-import type { DemoUser, SignInMode } from './sign-in.ts';
+import { keptDrafts } from './kept-drafts.ts';
 import { chatStyle } from './style/chat-style.ts';
-import { languageOf, type Words } from './words/words.ts';
+import { languageOf } from './words/words.ts';
 
 const NAME = 'bot-chat';
+/** Attributes that only change the looks. `theme` is read by the style sheet alone. */
+const LOOKS = ['heading', 'logo', 'placeholder', 'suggestions'];
 /** The address of the relay for elements without `base-url`. */
 let relay = '';
 
@@ -22,22 +26,69 @@ const ElementBase: typeof HTMLElement = typeof HTMLElement === 'function' ? HTML
 
 /**
  * The element `<bot-chat>`: a whole chat with one bot. Attributes: `base-url` (the relay), `bot` (`namespace/name`),
- * `channel` (the id of a conversation) and `lang`. It dispatches `bot-ready`, `bot-error` with the error as `detail`,
- * and `bot-signed-out`. Removing it stops no run.
+ * `channel` (the id of a conversation), `lang`; and for its looks `heading`, `logo` (the address of a picture),
+ * `placeholder`, `suggestions` (one a line), `theme` (`light`, `dark`, or that of the page) and `autofocus`. It dispatches
+ * `bot-ready`, `bot-error` with the error as `detail`, and `bot-signed-out`. Removing it stops no run.
  * @hideconstructor
  */
 export class BotChatElement extends ElementBase {
   /** @internal */
-  static readonly observedAttributes = ['base-url', 'bot', 'channel', 'lang'];
+  static readonly observedAttributes = ['base-url', 'bot', 'channel', 'lang', ...LOOKS];
   #end = () => {};
   /** The bot that the user has chosen. */
   #bot: string | undefined;
   /** The number of the last start: one before it, which still waits for the relay, must show nothing. */
   #starts = 0;
+  #resolve: (shown: ShownChat) => void = () => {};
+  /** What is shown, as soon as the relay has said how. */
+  #shown = this.#nextShown();
+  #isShown = false;
+  #look = () => {};
 
   constructor() {
     super();
     this.attachShadow({ mode: 'open' }).adoptedStyleSheets = [chatStyle()];
+  }
+
+  /**
+   * Sends a message as the user: a paid run. Resolves when its answer has ended. Before it is known who is signed in, it
+   * waits; if nobody is, nothing is sent, and `bot-error` says so.
+   */
+  async send(text: string): Promise<void> {
+    const { channel } = await this.#shown;
+    await channel.send(text);
+  }
+
+  /** Begins a new chat, as its button does. With the attribute `channel`, the user is asked first. */
+  async newChat(): Promise<void> {
+    const { view } = await this.#shown;
+    view.newChat();
+  }
+
+  /** Opens the conversation with this id. With the attribute `channel`, that attribute changes. */
+  async open(id: string): Promise<void> {
+    const { chats } = await this.#shown;
+    if (chats) chats.open(id);
+    else this.setAttribute('channel', id);
+  }
+
+  /** Moves the focus to where the user writes or signs in, as soon as that is shown. */
+  override focus(): void {
+    void this.#shown.then(({ view }) => view.focus());
+  }
+
+  override addEventListener<K extends keyof BotChatEventMap>(
+    type: K,
+    listener: (this: BotChatElement, event: BotChatEventMap[K]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  override addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  override addEventListener(...its: Parameters<HTMLElement['addEventListener']>): void {
+    super.addEventListener(...its);
   }
 
   /** @internal */
@@ -51,14 +102,19 @@ export class BotChatElement extends ElementBase {
   }
 
   /** @internal */
-  attributeChangedCallback(_name: string, before: string | null, now: string | null): void {
-    if (this.isConnected && before !== now) void this.#start();
+  attributeChangedCallback(name: string, before: string | null, now: string | null): void {
+    if (!this.isConnected || before === now) return;
+    if (LOOKS.includes(name)) this.#look();
+    else void this.#start();
   }
 
   #stop(): void {
     this.#starts += 1;
     this.#end();
-    this.#end = () => {};
+    this.#end = this.#look = () => {};
+    // Who waits for the first chat goes on to wait.
+    if (this.#isShown) this.#shown = this.#nextShown();
+    this.#isShown = false;
     // Removed at once: the next user must not see it, and the next chat may take a while.
     this.shadowRoot?.replaceChildren();
   }
@@ -98,23 +154,58 @@ export class BotChatElement extends ElementBase {
       this.#show(base, settings, written);
       this.shadowRoot?.querySelector('select')?.focus();
     };
+    const looks = () => this.#looks(settings, bot, choice);
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
-      ...{ bot, bots: choice, draft, onBot },
+      ...{ bot, bots: choice, draft, drafts: keptDrafts(client), onBot, looks: looks() },
       isOtherOrigin: isOtherOrigin(base),
-      botName: settings.title ?? bot,
-      suggestions: settings.suggestions ?? [],
       hasFiles: settings.operations.includes('files'),
       hasChat: settings.operations.includes('chat'),
     });
     this.shadowRoot?.replaceChildren(view.element);
+    this.#begin({ view, channel, chats }, afterSignOut(client, view.forget));
+    this.#look = () => view.look(looks());
+  }
+
+  #begin(shown: ShownChat, endForget: () => void): void {
+    const { view, channel } = shown;
     const endView = view.begin();
-    const endWatch = watchChannel(channel, (name, detail) => this.#say(name, detail));
-    const endForget = afterSignOut(client, view.forget);
+    const endWatch = watchChannel(channel, (name, detail) => {
+      if (name === 'bot-ready') this.#focusFirst(view);
+      this.#say(name, detail);
+    });
     this.#end = () => {
       endForget();
       endWatch();
       endView();
+    };
+    this.#isShown = true;
+    this.#resolve(shown);
+  }
+
+  #nextShown(): Promise<ShownChat> {
+    return new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** With `autofocus`, the user can write at once, unless the page has the focus elsewhere by now. */
+  #focusFirst(view: ChatView): void {
+    if (this.autofocus && document.activeElement === document.body) view.focus();
+  }
+
+  #looks(
+    { title, logo, suggestions, botSuggestions }: ChatSettings,
+    bot: string,
+    bots: readonly string[],
+  ): Looks {
+    const lines = this.getAttribute('suggestions')?.split('\n');
+    return {
+      title: this.getAttribute('heading') ?? title ?? botName(bot, bots),
+      logo: this.getAttribute('logo') ?? logo,
+      placeholder: this.getAttribute('placeholder') ?? undefined,
+      suggestions:
+        lines?.map((line) => line.trim()).filter(Boolean) ?? suggestions ?? botSuggestions?.[bot] ?? [],
     };
   }
 
@@ -129,11 +220,11 @@ export class BotChatElement extends ElementBase {
     showError(why, language, error as Error);
     const shown = newElement(
       'div',
-      { class: 'trouble', lang, dir },
+      { class: 'trouble' },
       why,
       button(words.tryAgain, 'try-again', () => void this.#start()),
     );
-    this.shadowRoot?.replaceChildren(shown);
+    this.shadowRoot?.replaceChildren(newElement('div', { class: 'chat failed', lang, dir }, shown));
     this.#say('bot-error', error);
   }
 
@@ -150,58 +241,15 @@ export function defineBotChat(base: string): void {
   customElements.define(NAME, BotChatElement);
 }
 
+/** What the methods of the element use. */
+interface ShownChat {
+  readonly view: ChatView;
+  readonly channel: Channel;
+  readonly chats: Chats | undefined;
+}
+
 declare global {
   interface HTMLElementTagNameMap {
     'bot-chat': BotChatElement;
   }
-}
-
-/**
- * Calls `act` when the user has signed out, here or in another tab, and not when the session has ended by itself. The
- * returned function ends that.
- */
-function afterSignOut(client: BotClient, act: () => void): () => void {
-  const { onDrop, getSnapshot } = followedSession(client);
-  return onDrop(() =>
-    // In a microtask, since only then it is known whether another user has signed in.
-    queueMicrotask(() => {
-      if (!getSnapshot().session) act();
-    }),
-  );
-}
-
-/** The settings of the relay for its chats. */
-interface ChatSettings {
-  readonly signIn: SignInMode;
-  /** The groups of operations that the relay has enabled. */
-  readonly operations: readonly string[];
-  /** Bots to talk with, each `namespace/name`: the user chooses if the element names none. */
-  readonly bots?: readonly string[];
-  /** Only in the demo. */
-  readonly user?: DemoUser;
-  readonly title?: string;
-  readonly suggestions?: readonly string[];
-  /** Words in place of the element's own. */
-  readonly words?: Partial<Words>;
-}
-
-/** Asks the relay at `base` how its users sign in, and what it offers. @throws RelayError */
-function settingsOf(base: string): Promise<ChatSettings> {
-  return answerOf<ChatSettings>(caller({ baseUrl: base })('/client/bot-chat.json'));
-}
-
-/** Calls `say` with the events of the element, as the channel changes. The returned function ends that. */
-function watchChannel(channel: Channel, say: (name: string, detail: unknown) => void): () => void {
-  let before: Partial<ChannelSnapshot> = {};
-  function look(): void {
-    const now = channel.getSnapshot();
-    const { session: had, error: known } = before;
-    before = now;
-    if (had === undefined && now.session !== undefined) say('bot-ready', { session: now.session });
-    if (had && now.session === null) say('bot-signed-out', undefined);
-    if (now.error && now.error !== known) say('bot-error', now.error);
-  }
-  const end = channel.subscribe(look);
-  look();
-  return end;
 }

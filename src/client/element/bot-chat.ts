@@ -4,6 +4,8 @@
  */
 import { BotChatElement, defineBotChat } from './bot-chat-element.ts';
 
+export type { BotChatEventMap } from './bot-chat-events.ts';
+
 export { BotChatElement };
 
 defineBotChat('');

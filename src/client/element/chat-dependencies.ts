@@ -1,6 +1,8 @@
 import type { Channel } from '../channel/channel-types.ts';
 import type { BotClient } from '../session/bot-client.ts';
+import type { Looks } from './avatar.ts';
 import type { Chats } from './chats.ts';
+import type { Drafts } from './kept-drafts.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Language } from './words/words.ts';
 
@@ -22,6 +24,8 @@ export interface ChatDependencies {
   readonly bot: string;
   readonly bots: readonly string[];
   readonly onBot: (bot: string) => void;
+  /** What this tab keeps of texts that were not sent. */
+  readonly drafts?: Drafts | undefined;
   /** The text that was written before the user chose the bot. */
   readonly draft?: Draft | undefined;
   /** The user whose name and password are filled in, in the demo. */
@@ -29,9 +33,7 @@ export interface ChatDependencies {
   readonly mode: SignInMode;
   /** Whether the relay is not on the page's own origin. */
   readonly isOtherOrigin: boolean;
-  /** The name of the bot, as it is shown. */
-  readonly botName: string;
-  readonly suggestions: readonly string[];
+  readonly looks: Looks;
   readonly hasFiles: boolean;
   /** Whether the bot service can forget a conversation. */
   readonly hasChat: boolean;

@@ -1,76 +1,64 @@
 import type { ChannelSnapshot } from '../channel/channel-types.ts';
-import type { RelayError } from '../transport/relay-error.ts';
+import { accountMenu } from './account-menu.ts';
+import type { Looks } from './avatar.ts';
+import { botName } from './bot-name.ts';
 import type { ChatDependencies } from './chat-dependencies.ts';
-import { chatList } from './chat-list.ts';
 import type { ChatTools } from './chat-tools.ts';
-import { button, newElement, setText } from './dom.ts';
-import { showError } from './error-text.ts';
-import { fill } from './words/words.ts';
+import { iconButton, newElement, setText } from './dom.ts';
 
 interface HeaderDependencies
-  extends Pick<
-    ChatDependencies,
-    'client' | 'channel' | 'botName' | 'hasChat' | 'chats' | 'bot' | 'bots' | 'onBot'
-  > {
+  extends Pick<ChatDependencies, 'client' | 'hasChat' | 'bot' | 'bots' | 'onBot' | 'looks'> {
   readonly tools: ChatTools;
-  /** The user has opened another chat. */
-  readonly onOpen: () => void;
+  /** The button that shows the list of chats; undefined if there is none. */
+  readonly showChats?: HTMLElement | undefined;
+  readonly onNewChat: () => void;
 }
 
-/** The name of the bot or a choice of bots, who is signed in, and the buttons for chats and to sign out. */
+/** The list's button, the bot's name or a choice of bots, a new chat, and who is signed in. */
 export function chatHeader(dependencies: HeaderDependencies) {
-  const { client, channel, botName, hasChat, tools, onOpen } = dependencies;
-  // Without the group `chat` there is no history, so nobody could go back to an earlier chat.
-  const chats = hasChat ? dependencies.chats : undefined;
+  const { hasChat, bot, bots, onBot, tools, showChats, onNewChat } = dependencies;
   const { words } = tools;
-  const title = newElement('h2', { part: 'title' }, newElement('span', { dir: 'auto' }, botName));
-  const who = newElement('p', { class: 'note who', dir: 'auto' });
+  const name = newElement('span', { dir: 'auto' });
+  const title = newElement('h2', { part: 'title' }, name);
   const why = newElement('p', { class: 'why' });
-  const list = chats && chatList({ tools, chats, channel, onOpen });
-  const newChat = button(words.newChat, 'new-chat', () => {
-    if (chats) {
-      chats.begin();
-      onOpen();
-    } else if (confirm(words.newChatAsk)) void channel.reset();
-  });
-  const signOut = button(words.signOut, 'sign-out', async () => {
-    setText(why, '');
-    try {
-      const { logoutUrl } = await client.signOut();
-      if (logoutUrl) location.assign(logoutUrl);
-    } catch (error) {
-      showError(why, tools, error as RelayError);
-    }
-  });
-  const buttons = [...(list ? [list.element] : []), newChat, signOut];
+  const account = accountMenu({ ...dependencies, why });
+  const newChat = iconButton('newChat', words.newChat, { part: 'new-chat', onClick: onNewChat });
+  const choice = bots.length > 1 ? [botChoice({ bot, bots, onBot, tools })] : [];
   const element = newElement(
     'header',
     { part: 'header' },
-    title,
-    ...botChoice(dependencies, title),
-    who,
-    ...buttons,
-    why,
+    ...(showChats ? [showChats] : []),
+    ...[tools.avatar(), title, ...choice, newElement('span', { class: 'space' }), newChat],
+    account.element,
   );
   return {
     element,
+    /** Why the user could not be signed out. */
+    why,
+    /** Shows the name of the bot. */
+    look(looks: Looks): void {
+      setText(name, looks.title);
+      // The choice has it.
+      title.classList.toggle('unseen', choice.length > 0 && looks.title === botName(bot, bots));
+    },
     /** Shows who is signed in, and the buttons that can be used. */
     update(snapshot: ChannelSnapshot): void {
       const { session, messages } = snapshot;
-      setText(who, session ? fill(words.signedInAs, { user: session.user.name }) : '');
-      signOut.hidden = !session;
       newChat.hidden = !session || !hasChat || messages.length === 0;
-      list?.update(snapshot);
+      account.update(snapshot);
     },
   };
 }
 
-/** The choice of bots, if there are several. The title is hidden if it is only the name of the bot. */
-function botChoice({ bot, bots, onBot, botName, tools }: HeaderDependencies, title: Element): HTMLElement[] {
-  if (bots.length < 2) return [];
+/** The choice of bots. */
+function botChoice({
+  bot,
+  bots,
+  onBot,
+  tools,
+}: Pick<HeaderDependencies, 'bot' | 'bots' | 'onBot' | 'tools'>) {
   const select = newElement('select', { part: 'bots', 'aria-label': tools.words.bot });
-  for (const one of bots) select.append(new Option(one, one, false, one === bot));
+  for (const one of bots) select.append(new Option(botName(one, bots), one, false, one === bot));
   select.addEventListener('change', () => onBot(select.value));
-  title.classList.toggle('unseen', bots.includes(botName));
-  return [select];
+  return select;
 }

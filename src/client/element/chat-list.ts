@@ -1,54 +1,60 @@
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
+import type { RelayError } from '../transport/relay-error.ts';
 import type { ChatTools } from './chat-tools.ts';
 import type { Chats } from './chats.ts';
-import { button, newElement, setAttribute } from './dom.ts';
+import { askIn } from './dialog.ts';
+import { button, iconButton, newElement, setAttribute, setLabel, setText } from './dom.ts';
+import { showError } from './error-text.ts';
 import type { Chat } from './kept-chats.ts';
 import { timeText } from './time-text.ts';
+import { fill } from './words/words.ts';
 
-/** What the list of chats needs. `onOpen` is called when another chat was opened, or this one was forgotten. */
+/** What the list of chats needs. */
 export interface ChatListDependencies {
   readonly tools: ChatTools;
   readonly chats: Chats;
-  readonly channel: Pick<Channel, 'id' | 'reset'>;
-  readonly onOpen: () => void;
+  readonly channel: Pick<Channel, 'id'>;
+  /** The user has chosen a chat, or the open one was forgotten. `isOther` says whether it was not open before. */
+  readonly onOpen: (isOther: boolean) => void;
+  /** The button that had the focus is gone. */
+  readonly onGone: () => void;
 }
 
-/** The list of this browser's chats, and the button that shows it. */
-export function chatList({ tools, chats, channel, onOpen }: ChatListDependencies) {
+/** The list of this browser's chats with the bot: each can be opened, renamed and deleted. */
+export function chatList(dependencies: ChatListDependencies) {
+  const { tools, chats, channel } = dependencies;
   const { words } = tools;
-  const summary = newElement('summary', { class: 'button', part: 'button chats' }, words.chats);
   const list = newElement('ul', { 'aria-label': words.chats });
-  const forget = button(words.forgetChat, 'forget-chat', async () => {
-    if (!confirm(words.forgetChatAsk)) return;
-    close();
-    if (await forgetChat({ chats, channel, onOpen })) shown = '';
-  });
-  const panel = newElement('div', { class: 'panel', part: 'chat-list' }, list, forget);
-  panel.append(newElement('p', { class: 'note' }, words.chatsNote));
-  const element = newElement('details', { class: 'chats' }, summary, panel);
-  function close(): void {
-    element.open = false;
-    summary.focus();
+  const why = newElement('p', { class: 'why' });
+  const note = newElement('p', { class: 'note' });
+  const element = newElement('div', { class: 'chat-list', part: 'chat-list' }, list, why, note);
+  const rows = new Map<string, ReturnType<typeof chatRow>>();
+  function rowOf(chat: Chat) {
+    const row = rows.get(chat.id) ?? chatRow(chat.id, { ...dependencies, why });
+    rows.set(chat.id, row);
+    row.update(chat, chat.id === channel.id);
+    return row.element;
   }
   function draw(): void {
-    const item = (chat: Chat) => {
-      const isOpen = chat.id === channel.id;
-      const open = () => {
-        close();
-        chats.open(chat.id);
-        if (!isOpen) onOpen();
-      };
-      return chatItem(chat, { tools, isOpen, open });
-    };
-    list.replaceChildren(...chats.all().map(item));
+    const all = chats.all();
+    for (const [id, { element: row }] of rows) {
+      if (all.some((one) => one.id === id)) continue;
+      row.remove();
+      rows.delete(id);
+    }
+    // A row stays where it is, if it can: it may have the focus.
+    let at = list.firstElementChild;
+    for (const row of all.map(rowOf)) {
+      if (row === at) at = at.nextElementSibling;
+      else list.insertBefore(row, at);
+    }
+    setText(note, all.length > 0 ? words.chatsNote : words.noChats);
   }
   let shown = '';
-  // Not at `toggle`, which comes later: a user who presses Tab quickly would lose the focus.
-  summary.addEventListener('click', draw);
-  closeOnLeaving(element, close);
   return {
     element,
-    /** Shows the button if there are chats. */
+    draw,
+    /** Draws the list if the open chat, or what is said in it, makes another one. */
     update(snapshot: ChannelSnapshot): void {
       chats.note(snapshot);
       const { session, messages, isLoading } = snapshot;
@@ -56,43 +62,89 @@ export function chatList({ tools, chats, channel, onOpen }: ChatListDependencies
       // This is called for each frame of an answer, and to read the list takes long.
       if (key === shown) return;
       shown = key;
-      element.hidden = !session || chats.all().length === 0;
-      element.open &&= !element.hidden;
-      forget.hidden = !chats.all().some(({ id }) => id === channel.id);
+      setText(why, '');
+      draw();
     },
   };
 }
 
-/** Forgets the open chat and takes it off the list. Resolves with false if that has failed. */
-async function forgetChat({ chats, channel, onOpen }: Omit<ChatListDependencies, 'tools'>): Promise<boolean> {
-  const { id } = channel;
-  if (!(await channel.reset())) return false;
-  chats.remove(id);
-  // The user may have opened another chat meanwhile.
-  if (id === channel.id) onOpen();
-  return true;
+interface RowDependencies extends ChatListDependencies {
+  readonly why: HTMLElement;
 }
 
-interface ItemDependencies extends Pick<ChatListDependencies, 'tools'> {
-  readonly isOpen: boolean;
-  readonly open: () => void;
-}
-
-function chatItem({ title, at }: Chat, { tools, isOpen, open }: ItemDependencies): HTMLElement {
+function chatRow(id: string, dependencies: RowDependencies) {
+  const { tools, chats, channel, onOpen } = dependencies;
   const { words, lang } = tools;
-  const time = newElement('time', { class: 'note' }, timeText(new Date(at), lang, true));
-  const element = button('', 'chat', open);
-  element.append(newElement('span', { dir: 'auto' }, title || words.file), time);
-  setAttribute(element, 'aria-current', isOpen ? 'true' : undefined);
-  return newElement('li', {}, element);
+  let title = '';
+  const text = newElement('span', { dir: 'auto' });
+  const open = button('', 'chat', () => {
+    const isOther = id !== channel.id;
+    chats.open(id);
+    onOpen(isOther);
+  });
+  open.append(text);
+  const rename = iconButton('edit', '', {
+    part: 'rename-chat',
+    onClick: () => void renameChat(element, { ...dependencies, id, title }),
+  });
+  const remove = iconButton('remove', '', {
+    part: 'delete-chat',
+    onClick: () => void deleteChat(element, { ...dependencies, id, title }),
+  });
+  const element = newElement('li', {}, open, newElement('div', { class: 'row-actions' }, rename, remove));
+  return {
+    element,
+    update(chat: Chat, isOpen: boolean): void {
+      title = chat.title || words.file;
+      setText(text, title);
+      setAttribute(open, 'title', timeText(new Date(chat.at), lang));
+      setAttribute(open, 'aria-current', isOpen ? 'true' : undefined);
+      setLabel(rename, fill(words.renameChat, { chat: title }));
+      setLabel(remove, fill(words.deleteChat, { chat: title }));
+    },
+  };
 }
 
-/** Closes the list with the Escape key, and when the focus leaves it. */
-function closeOnLeaving(element: HTMLDetailsElement, close: () => void): void {
-  element.addEventListener('keydown', ({ key }) => {
-    if (key === 'Escape') close();
+interface OfChat extends RowDependencies {
+  readonly id: string;
+  readonly title: string;
+}
+
+/** The chat around an element: its dialogs stand there. */
+const chatAround = (element: Element) => element.closest('.chat') as HTMLElement;
+
+async function renameChat(element: Element, { id, title, tools, chats }: OfChat): Promise<void> {
+  const { words } = tools;
+  const input = newElement('input', {
+    value: title,
+    'aria-label': words.chatTitle,
+    maxlength: '80',
+    required: '',
   });
-  element.addEventListener('focusout', ({ relatedTarget }) => {
-    if (relatedTarget instanceof Node && !element.contains(relatedTarget)) element.open = false;
-  });
+  input.dir = 'auto';
+  const question = { title: words.chatTitle, content: [input], yes: words.save, no: words.cancel };
+  if (await askIn(chatAround(element), question)) chats.rename(id, input.value.trim() || title);
+}
+
+async function deleteChat(
+  element: Element,
+  { id, title, tools, chats, channel, why, onOpen, onGone }: OfChat,
+): Promise<void> {
+  const { words } = tools;
+  const content = [
+    newElement('p', {}, newElement('b', { dir: 'auto' }, title)),
+    newElement('p', {}, words.deleteChatNote),
+  ];
+  const question = { title: words.deleteChatAsk, content, yes: words.delete, no: words.cancel };
+  if (!(await askIn(chatAround(element), { ...question, isDanger: true }))) return;
+  setText(why, '');
+  try {
+    if (!(await chats.forget(id))) return;
+    // The user may have opened another chat meanwhile.
+    if (id === channel.id) onOpen(true);
+    else onGone();
+  } catch (error) {
+    // The error of the open chat is shown at the composer.
+    if (id !== channel.id) showError(why, tools, error as RelayError);
+  }
 }

@@ -1,8 +1,12 @@
+import { avatarOf, fillAvatar, type Looks } from './avatar.ts';
 import type { ChatDependencies, Draft } from './chat-dependencies.ts';
 import { chatHeader } from './chat-header.ts';
+import { chatSide } from './chat-side.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
-import { button, newElement, setText } from './dom.ts';
+import { askIn } from './dialog.ts';
+import { newElement, setDisabled } from './dom.ts';
+import { emptyState } from './empty-state.ts';
 import { keepAtEnd, messageLog } from './message-log.ts';
 import { signInForm } from './sign-in.ts';
 
@@ -15,72 +19,113 @@ export interface ChatView {
   forget(): void;
   /** The text that the user has written and not sent; undefined if nobody is signed in. */
   draft(): Draft | undefined;
+  /** Looks so from now on. Nothing that was said or written changes. */
+  look(looks: Looks): void;
+  /** Moves the focus to where the user writes, or signs in. */
+  focus(): void;
+  /** Begins a new chat, as the button does. */
+  newChat(): void;
 }
 
-/** Makes the whole chat: header, messages, the form for signing in, and the composer. */
+/** Makes the whole chat: list of chats, header, messages, the form for signing in, and the composer. */
 export function chatView(dependencies: ChatDependencies): ChatView {
+  const { channel, looks } = dependencies;
   const shown = chatElements(dependencies);
+  const { element, side, header, empty, form, writer, region } = shown;
   const draw = drawing(dependencies, shown);
-  return {
-    element: shown.element,
+  const view: ChatView = {
+    element,
     begin() {
-      const end = dependencies.channel.subscribe(draw);
+      const ends = [channel.subscribe(draw), side?.begin()];
       draw();
       return () => {
-        shown.writer.clear();
-        end();
+        writer.clear();
+        for (const end of ends) end?.();
       };
     },
     forget() {
-      for (const part of [shown.writer, shown.form]) part.clear();
+      for (const part of [writer, form]) part.clear();
       // An announcement can be a whole answer.
-      shown.region.replaceChildren();
+      region.replaceChildren();
     },
     draft() {
-      const { session } = dependencies.channel.getSnapshot();
-      return session ? { user: session.user.id, text: shown.writer.draft() } : undefined;
+      const { session } = channel.getSnapshot();
+      return session ? { user: session.user.id, text: writer.draft() } : undefined;
     },
+    look(next) {
+      shown.looks.now = next;
+      header.look(next);
+      empty.look(next);
+      for (const one of element.querySelectorAll('.avatar')) fillAvatar(one, next);
+      const input = writer.element.querySelector('textarea');
+      if (input) input.placeholder = next.placeholder ?? shown.tools.words.message;
+    },
+    focus: () => (channel.getSnapshot().session === null ? form.focus() : writer.focus()),
+    newChat: shown.newChat,
   };
+  view.look(looks);
+  return view;
 }
 
 function chatElements(dependencies: ChatDependencies) {
-  const { language, channel, botName } = dependencies;
+  const { language, channel, hasChat, hasFiles } = dependencies;
   const { region, announce } = announcer();
-  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst() };
+  const looks = { now: dependencies.looks };
+  const avatar = () => avatarOf(looks.now);
+  const tools: ChatTools = { ...language, announce, isFirstPress: onlyFirst(), avatar };
+  // Without the group `chat` there is no history, so nobody could go back to an earlier chat.
+  const chats = hasChat ? dependencies.chats : undefined;
   const onSent = () => {
     writer.focus();
     log.scrollToEnd();
     scrollToEnd();
   };
-  const onOpen = () => {
+  const onOpen = (isOther = true) => {
     // The files belong to the chat before.
-    writer.clearFiles();
+    if (isOther) writer.clearFiles();
     onSent();
   };
-  const header = chatHeader({ ...dependencies, tools, onOpen });
-  const log = messageLog({ tools, channel, botName, onSent });
+  const beginNewChat = async () => {
+    const { newChat: yes, newChatAsk: title, newChatNote, cancel: no } = tools.words;
+    if (chats) {
+      chats.begin();
+      onOpen();
+    } else if (await askIn(element, { title, content: [newChatNote], yes, no })) void channel.reset();
+  };
   const maySend = () => {
     const isSignedIn = Boolean(channel.getSnapshot().session);
     if (!isSignedIn) form.focus();
     return isSignedIn;
   };
+  const main = newElement('div', { class: 'main' });
+  const newChat = () => void beginNewChat();
+  const side = chats && chatSide({ tools, chats, channel, main, onOpen, onNewChat: newChat });
+  const header = chatHeader({ ...dependencies, tools, showChats: side?.show, onNewChat: newChat });
+  const log = messageLog({
+    ...{ tools, channel, onSent, onEdit: (text) => writer.edit(text) },
+    get botName() {
+      return looks.now.title;
+    },
+  });
   const writer = composer({ ...dependencies, tools, draft: dependencies.draft?.text ?? '', maySend, onSent });
   const form = signInForm({ ...dependencies, tools });
-  const empty = emptyState(dependencies, tools, (text) => {
+  const empty = emptyState(tools, (text) => {
     if (!tools.isFirstPress() || !maySend()) return;
     void channel.send(text);
     onSent();
   });
   const loading = newElement('p', { class: 'note', part: 'note' }, tools.words.loading);
-  const element = newElement(
-    'div',
-    { class: 'chat', lang: language.lang, dir: language.dir },
-    ...[header.element, log.element, loading, empty, form.element, writer.element, region],
-  );
+  main.append(header.element, header.why, log.element, loading);
+  main.append(...[empty, form, writer].map((one) => one.element));
+  const { lang, dir } = language;
+  const parts = [...(side ? [side.element] : []), main, region];
+  const element = newElement('div', { class: 'chat', lang, dir }, ...parts);
+  element.addEventListener('click', ({ target }) => target === element && side?.closeSheet());
   // In a low window, the whole chat is scrolled.
-  const scrollToEnd = keepAtEnd(element, log.element);
-  if (dependencies.hasFiles) takeDrops(element, writer.addFiles);
-  return { element, header, log, loading, empty, form, writer, region, tools };
+  const scrollToEnd = keepAtEnd(main, log.element);
+  if (hasFiles) takeDrops(element, writer.addFiles);
+  const all = { element, side, header, log, loading, empty, form, writer, region };
+  return { ...all, tools, looks, newChat };
 }
 
 /** Makes the function that shows what the channel has now. */
@@ -88,7 +133,8 @@ function drawing(
   { channel, mode, draft }: ChatDependencies,
   shown: ReturnType<typeof chatElements>,
 ): () => void {
-  const { element, header, log, loading, empty, form, writer, tools } = shown;
+  const { element, side, header, log, loading, empty, form, writer, tools } = shown;
+  const send = writer.element.querySelector('[part~=send]');
   let user = draft?.user;
   let wasSignedIn = false;
   let chat: string | undefined;
@@ -120,35 +166,20 @@ function drawing(
     hadMessages = messages.length > 0;
     if (session !== undefined) wasSignedIn = session !== null;
     header.update(snapshot);
+    side?.update(snapshot);
     log.update(messages);
     loading.hidden = session === null || !(isLoading || session === undefined);
-    empty.hidden = !session || isLoading || messages.length > 0 || failedHistory !== undefined;
+    empty.element.hidden = !session || isLoading || messages.length > 0 || failedHistory !== undefined;
     log.element.hidden = messages.length === 0;
-    writer.element.hidden = !session && user === undefined;
+    // What was written before the session ended stays in sight.
+    writer.element.hidden = !session && (user === undefined || writer.isEmpty());
     writer.update(snapshot);
+    if (send) setDisabled(send, session === null);
     // An element that is hidden loses the focus.
     if (!focused?.closest('[hidden]')) return;
     if (session === null) form.focus();
     else writer.focus();
   };
-}
-
-function emptyState(
-  { suggestions }: ChatDependencies,
-  { words }: ChatTools,
-  send: (text: string) => void,
-): HTMLElement {
-  const buttons = suggestions.map((text) =>
-    newElement(
-      'li',
-      {},
-      button(text, 'suggestion', () => send(text)),
-    ),
-  );
-  const list = newElement('ul', { 'aria-label': words.suggestions }, ...buttons);
-  const title = newElement('h3', {});
-  setText(title, words.empty);
-  return newElement('div', { class: 'empty', part: 'empty' }, title, ...(buttons.length > 0 ? [list] : []));
 }
 
 /** Takes files that are dropped anywhere in the chat. */

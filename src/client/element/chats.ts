@@ -1,3 +1,4 @@
+import { botConversation } from '../channel/bot-conversation.ts';
 import { freshId } from '../channel/channel-opening.ts';
 import { textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
@@ -8,8 +9,7 @@ import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
 import { relayClient } from '../session/relay-client.ts';
 import { type Chat, keptChats } from './kept-chats.ts';
-
-const MAX_TITLE = 80;
+import { plainTitle } from './plain-title.ts';
 
 /** The chats of this browser with one bot, those of the user who is signed in. */
 export interface Chats {
@@ -23,10 +23,17 @@ export interface Chats {
   readonly all: () => readonly Chat[];
   /** Remembers the open chat, so that a reload opens it again. */
   readonly keep: () => void;
-  /** Puts the open chat into the list if something was said in it. */
+  /** Puts the open chat into the list if something was said in it, and asks the bot service once for its title. */
   readonly note: (snapshot: ChannelSnapshot) => void;
-  /** Takes a chat off the list. If something is said in it later, it is in the list again. */
-  readonly remove: (id: string | undefined) => void;
+  /** Gives a chat another title. */
+  readonly rename: (id: string, title: string) => void;
+  /**
+   * Has the bot service forget a chat, and takes it off the list. Returns false if the user has left meanwhile.
+   * @throws RelayError
+   */
+  readonly forget: (id: string) => Promise<boolean>;
+  /** Adds a listener that is called when the list changes; the returned function removes it. */
+  readonly subscribe: (listener: () => void) => () => void;
 }
 
 const known = new WeakMap<BotClient, Chats>();
@@ -42,34 +49,80 @@ export function chatsOf(client: BotClient): Chats {
 function newChats(client: BotClient): Chats {
   const { options } = internalsOf(client);
   const { channel, go, tell, first } = switchable(client);
-  const { user, all, put, remove } = keptChats(client);
+  const list = keptChats(client);
+  const { user, all } = list;
   const keep = (id: string) => defaultChannels(options).choose(user(), id);
-  let noted = '';
+  const channelOf = (id: string) =>
+    id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' });
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
-    go(id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' }));
+    go(channelOf(id));
     // A channel whose session is not known tells its listeners itself when it is.
     if (channel.getSnapshot().session) tell();
   }
+  const { note, noteAgain } = noting(client, channel, list);
   return {
     channel,
     all,
     keep: () => user() && channel.id && keep(channel.id),
     open,
     begin: () => open(freshId()),
-    note({ session, messages, isLoading }) {
+    note,
+    rename(id, title) {
+      const chat = all().find((one) => one.id === id);
+      if (chat) list.put({ ...chat, title, isRenamed: true });
+    },
+    async forget(id) {
+      const its = channelOf(id);
+      if (await its.reset()) {
+        list.remove(id);
+        noteAgain();
+        return true;
+      }
+      const { error } = its.getSnapshot();
+      if (error) throw error;
+      return false;
+    },
+    subscribe: list.subscribe,
+  };
+}
+
+/** Makes the function that puts the open chat into the list, and the one that has it put there again. */
+function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnType<typeof keptChats>) {
+  let noted = '';
+  /** The chats for whose titles the bot service was asked. */
+  const asked = new Set<string>();
+  const find = (id: string) => all().find((one) => one.id === id);
+  async function askTitle(id: string): Promise<void> {
+    if (asked.has(id)) return;
+    asked.add(id);
+    const owner = user();
+    // Without an answer, its first words stay.
+    const metadata = await botConversation(client, id)
+      .metadata()
+      .catch(() => undefined);
+    const chat = user() === owner ? find(id) : undefined;
+    const title = plainTitle(metadata?.title ?? '');
+    if (chat && !chat.isRenamed && title && title !== chat.title) put({ ...chat, title });
+  }
+  return {
+    note({ session, messages, isLoading }: ChannelSnapshot): void {
       const question = messages.find(({ role }) => role === 'user');
       const { id = '' } = channel;
+      if (!session || !question || isLoading) return;
+      const { state, metadata } = messages.at(-1) ?? question;
       const key = `${id} ${messages.length}`;
-      if (!session || !question || isLoading || key === noted) return;
-      noted = key;
-      const before = all().find((one) => one.id === id);
-      const title = before?.title ?? textOf(question).trim().replace(/\s+/g, ' ').slice(0, MAX_TITLE);
-      put({ id, title, at: messages.at(-1)?.metadata.createdAt ?? before?.at ?? Date.now() });
+      if (key !== noted) {
+        noted = key;
+        const before = find(id);
+        const title = before?.title || plainTitle(textOf(question));
+        put({ ...before, id, title, at: metadata.createdAt ?? before?.at ?? Date.now() });
+      }
+      // A run that goes on has no title yet.
+      if (state === 'done') void askTitle(id);
     },
-    remove(id) {
-      remove(id);
+    noteAgain(): void {
       noted = '';
     },
   };

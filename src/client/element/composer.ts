@@ -1,15 +1,18 @@
+import { textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
-import { attachments } from './attachments.ts';
+import { attachments, type TakenFiles } from './attachments.ts';
+import type { ChatDependencies } from './chat-dependencies.ts';
 import { type ChatTools, onlyFirst } from './chat-tools.ts';
-import { button, newElement, setText } from './dom.ts';
-import { showError } from './error-text.ts';
+import { button, iconButton, newElement, setLabel, setText } from './dom.ts';
+import { draftKeeper } from './draft-keeper.ts';
+import { mayHelp, showError } from './error-text.ts';
+import { icon } from './icons.ts';
+import { textField } from './text-field.ts';
 
 /** What the composer needs. */
-export interface ComposerDependencies {
+export interface ComposerDependencies extends Pick<ChatDependencies, 'channel' | 'hasFiles' | 'drafts'> {
   readonly tools: ChatTools;
-  readonly channel: Channel;
-  readonly hasFiles: boolean;
   /** What stands in it at first. */
   readonly draft: string;
   /** Called before a message is sent; false sends nothing. */
@@ -20,32 +23,23 @@ export interface ComposerDependencies {
 
 const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming', 'reconnecting'];
 
-/** Where the user writes, and the buttons Send and Stop. */
-export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: ComposerDependencies) {
-  const { words } = tools;
-  const note = newElement('p', { class: 'why' });
-  const history = historyTrouble(tools, channel);
-  const text = textField(tools);
-  text.value = draft;
-  const stop = stopButton(words.stop, channel);
-  const focus = () => text.focus();
-  const files = attachments({ tools, channel, focusNext: focus });
-  const picker = hasFiles ? fileButton(words.attach, files.add) : [];
-  const tray = trayOf(tools, picker, stop);
-  const attributes = { class: 'composer', part: 'composer', 'aria-label': words.message };
-  const element = newElement('form', attributes, history.element, note, files.element, text, tray);
-
+/** Where the user writes, and the button that sends and then stops. */
+export function composer(dependencies: ComposerDependencies) {
+  const { tools, channel, hasFiles, maySend, onSent } = dependencies;
+  const parts = composerParts(dependencies);
+  const { element, note, history, text, files, keeper, run, stop } = parts;
+  const send = sending(dependencies, parts);
   element.addEventListener('submit', (event) => {
     event.preventDefault();
     const written = text.value;
     if (written.trim() === '' && files.isEmpty()) return text.focus();
     if (!tools.isFirstPress() || !maySend()) return;
-    if (files.isUploading()) return showError(note, tools, { message: words.uploadsFirst });
+    if (files.isUploading()) return showError(note, tools, { message: tools.words.uploadsFirst });
     setText(note, '');
     text.value = '';
+    keeper.keep();
     text.focus();
-    const sent = files.take();
-    void channel.send(sent.length > 0 ? { text: written, files: sent } : written);
+    void send(written, files.take());
     onSent();
   });
   if (hasFiles) text.addEventListener('paste', (event) => addFrom(event.clipboardData, event, files.add));
@@ -53,23 +47,86 @@ export function composer({ tools, channel, hasFiles, draft, maySend, onSent }: C
     element,
     addFiles: files.add,
     clearFiles: files.clear,
-    focus,
+    focus: () => text.focus(),
+    /** Puts a text of the user into the field, so that it can be changed and sent. */
+    edit: parts.edit,
     /** The text that is written and not sent. */
     draft: () => text.value,
+    /** Whether nothing is written and nothing attached. */
+    isEmpty: () => text.value === '' && files.isEmpty(),
     /** Forgets what was written and attached. */
     clear() {
       text.value = '';
       files.clear();
+      files.forget();
     },
     /** Shows the buttons that can be used, and an error that belongs to no message. */
     update(snapshot: ChannelSnapshot): void {
-      stop.hidden = !RUNNING.includes(snapshot.status);
-      history.update(snapshot, stop.hidden);
+      keeper.update(snapshot);
+      const isRunning = isRunningIn(channel);
+      run.classList.toggle('running', isRunning);
+      stop.hidden = !isRunning;
+      history.update(snapshot, !isRunning);
       const error = errorOutside(snapshot);
       showError(note, tools, error && files.isShown(error) ? undefined : error);
     },
   };
 }
+
+function composerParts(dependencies: ComposerDependencies) {
+  const { tools, channel, hasFiles, draft } = dependencies;
+  const { words } = tools;
+  const note = newElement('div', { class: 'why' });
+  const history = historyTrouble(tools, channel);
+  const { run, stop, stopRun } = runButtons(tools, channel);
+  const text = textField(tools, { onStop: () => isRunningIn(channel) && stopRun(), onEditLast });
+  text.value = draft;
+  const keeper = draftKeeper(dependencies, text);
+  const focusNext = () => text.focus();
+  const files = attachments({ tools, channel, focusNext });
+  const picker = hasFiles ? fileButton(words.attach, files.add) : [];
+  const keys = newElement('p', { class: 'unseen', id: 'keys' }, words.keys);
+  const tray = newElement('div', { class: 'tray' }, picker, keys, run);
+  const box = newElement('div', { class: 'box', part: 'box' }, files.element, text, tray);
+  // A press anywhere in the box is one into the text.
+  box.addEventListener('click', ({ target }) => (target === box || target === tray) && text.focus());
+  const attributes = { class: 'composer', part: 'composer', 'aria-label': words.message };
+  const element = newElement('form', attributes, history.element, note, box);
+  function edit(written: string): void {
+    const before = text.value.trim();
+    // What is written already stays.
+    if (before !== written.trim()) text.value = before === '' ? written : `${text.value}\n\n${written}`;
+    keeper.keep();
+    text.focus();
+    text.setSelectionRange(text.value.length, text.value.length);
+  }
+  function onEditLast(): void {
+    const { messages } = channel.getSnapshot();
+    const last = messages.filter((one) => one.role === 'user' && textOf(one) !== '').at(-1);
+    if (last) edit(textOf(last));
+  }
+  return { element, note, history, text, files, keeper, run, stop, edit };
+}
+
+/** Makes the function that sends a message. What was refused for good comes back, so that it can be changed. */
+function sending(
+  { channel }: ComposerDependencies,
+  { text, files, keeper }: Pick<ReturnType<typeof composerParts>, 'text' | 'files' | 'keeper'>,
+) {
+  const place = () => `${channel.getSnapshot().session?.user.id} ${channel.id}`;
+  return async (written: string, taken: TakenFiles): Promise<void> => {
+    const before = place();
+    const { parts } = taken;
+    const answer = await channel.send(parts.length > 0 ? { text: written, files: [...parts] } : written);
+    if (!answer?.error || mayHelp(answer.error)) return;
+    if (before !== place() || text.value !== '' || !files.isEmpty()) return;
+    text.value = written;
+    taken.giveBack();
+    keeper.keep();
+  };
+}
+
+const isRunningIn = (channel: Channel) => RUNNING.includes(channel.getSnapshot().status);
 
 /** The error of a call that belongs to no message and not to the history. */
 function errorOutside(snapshot: ChannelSnapshot): RelayError | undefined {
@@ -85,7 +142,7 @@ function unlessInMessage({ messages }: ChannelSnapshot, error?: RelayError): Rel
 
 /** Why the history is missing, and a button that loads it again. */
 function historyTrouble(tools: ChatTools, channel: Channel) {
-  const why = newElement('p', { class: 'why' });
+  const why = newElement('div', { class: 'why' });
   const again = button(tools.words.tryAgain, 'try-again', () =>
     channel.getSnapshot().failedHistory?.loadAgain(),
   );
@@ -101,39 +158,23 @@ function historyTrouble(tools: ChatTools, channel: Channel) {
   };
 }
 
-/** The row of buttons below the text. */
-function trayOf({ words }: ChatTools, picker: readonly Node[], stop: Node): HTMLElement {
-  const keys = newElement('p', { class: 'note', id: 'keys' }, words.keys);
-  const send = newElement('button', { type: 'submit', part: 'button send' }, words.send);
-  return newElement(
-    'div',
-    { class: 'tray' },
-    ...picker,
-    keys,
-    newElement('div', { class: 'run' }, stop, send),
+/** The buttons Send and Stop, of which one is shown. While an answer comes, Enter alone sends. */
+function runButtons({ words }: ChatTools, channel: Channel) {
+  const send = newElement(
+    'button',
+    { type: 'submit', class: 'icon primary', part: 'button send' },
+    icon('send'),
   );
-}
-
-function stopButton(label: string, channel: Channel): HTMLButtonElement {
+  setLabel(send, words.send);
+  send.title = words.keys;
   const isFirst = onlyFirst();
-  return button(label, 'stop', () => {
+  const stopRun = () => {
     if (isFirst()) void channel.stop();
-  });
-}
-
-/** Where the user writes. Enter sends. */
-function textField({ words }: ChatTools): HTMLTextAreaElement {
-  const text = newElement('textarea', {
-    ...{ rows: '1', part: 'input', dir: 'auto', enterkeyhint: 'send' },
-    ...{ 'aria-label': words.message, placeholder: words.message, 'aria-describedby': 'keys' },
-  });
-  text.addEventListener('keydown', (event) => {
-    // An Enter that ends the composition of a character (IME) does not send.
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229) return;
-    event.preventDefault();
-    text.form?.requestSubmit();
-  });
-  return text;
+  };
+  const stop = iconButton('stop', words.stop, { part: 'stop', onClick: stopRun });
+  stop.classList.add('primary');
+  stop.hidden = true;
+  return { run: newElement('div', { class: 'run' }, stop, send), stop, stopRun };
 }
 
 /** Takes the files of a drop or of a paste, if there are any. */
@@ -150,5 +191,5 @@ function fileButton(label: string, add: (files: Iterable<File>) => void): HTMLEl
     // So that the same file can be chosen again.
     input.value = '';
   });
-  return [button(label, 'attach', () => input.click()), input];
+  return [iconButton('attach', label, { part: 'attach', onClick: () => input.click() }), input];
 }

@@ -19,7 +19,7 @@ export interface Question {
  */
 export function askIn(parent: ParentNode & Node, question: Question): Promise<boolean> {
   const { title, content, yes, no, isDanger = false } = question;
-  const heading = newElement('h3', {}, title);
+  const heading = newElement('h2', {}, title);
   const accept = newElement('button', { type: 'submit', part: 'button yes', value: 'yes' }, yes);
   accept.classList.toggle('danger', isDanger);
   const reject = button(no, 'no', () => dialog.close());

@@ -1,3 +1,5 @@
+import { type IconName, icon } from './icons.ts';
+
 type Child = Node | string;
 
 /**
@@ -42,4 +44,23 @@ export function button(text: string, part: string, onClick: () => void): HTMLBut
   const element = newElement('button', { type: 'button', part: `button ${part}` }, text);
   element.addEventListener('click', onClick);
   return element;
+}
+
+/** A round button with an icon. `label` is its name for screen readers, and its tooltip. */
+export function iconButton(
+  name: IconName,
+  label: string,
+  { part, onClick }: { readonly part: string; readonly onClick: () => void },
+): HTMLButtonElement {
+  const element = button('', part, onClick);
+  element.classList.add('icon');
+  setLabel(element, label);
+  element.append(icon(name));
+  return element;
+}
+
+/** Sets the name of a button that has only an icon, and its tooltip. */
+export function setLabel(element: Element, label: string): void {
+  setAttribute(element, 'aria-label', label);
+  setAttribute(element, 'title', label);
 }

@@ -2,7 +2,7 @@ import { chatRows } from '../channel/default-channel.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { internalsOf } from '../session/client-internals.ts';
 import { followedSession } from '../session/followed-session.ts';
-import { botKey, type Row } from '../session/kept.ts';
+import { botKey, CHATS, type Row } from '../session/kept.ts';
 
 const MAX_CHATS = 50;
 /** How long another tab may take from reading the list to writing it, in ms. */
@@ -13,16 +13,22 @@ const REMOVED_MS = 60_000;
 /** A chat in the list of this browser. */
 export interface Chat {
   readonly id: string;
-  /** The first words of its first question; empty if that has only files. */
+  /** What it is called; empty if nothing is known but files. */
   readonly title: string;
+  /** Whether the user has given it its title. */
+  readonly isRenamed?: boolean;
   /** When its last message was sent, in ms since 1970. */
   readonly at: number;
 }
+
+/** Ends the row of a chat that the user has renamed. */
+const RENAMED = 'renamed';
 
 /** The list that the browser keeps of the chats with the client's bot, for the user who is signed in. */
 export function keptChats(client: BotClient) {
   const { options } = internalsOf(client);
   const bot = botKey(options);
+  const { tell, subscribe } = changes();
   const user = () => followedSession(client).getSnapshot().session?.user.id ?? '';
   const rows = () => chatRows(options, user());
   const isOwn = ([, owner, itsBot]: Row) => owner === user() && itsBot === bot;
@@ -51,7 +57,9 @@ export function keptChats(client: BotClient) {
     const writeAgain = ({ newValue }: StorageEvent) => {
       const isThere = () => own().some(([since, , , one]) => one === id && since >= at);
       // An empty list was forgotten on purpose.
-      if (newValue && user() === owner && !isThere()) write();
+      if (!newValue || user() !== owner || isThere()) return;
+      write();
+      tell();
     };
     addEventListener('storage', writeAgain, { signal: AbortSignal.timeout(STALE_MS) });
   }
@@ -59,12 +67,34 @@ export function keptChats(client: BotClient) {
     user,
     /** The chats of the list, the newest first. */
     all: (): Chat[] =>
-      own().flatMap(([at, , , id = '', title]) => (title === undefined ? [] : { at, id, title })),
-    put: ({ id, title, at }: Chat) => keep(id, at, title),
-    remove(id?: string): void {
-      if (id === undefined) return;
+      own().flatMap(([at, , , id = '', title, mark]) =>
+        title === undefined ? [] : { at, id, title, isRenamed: mark === RENAMED },
+      ),
+    put({ id, title, at, isRenamed }: Chat): void {
+      keep(id, at, title, ...(isRenamed ? [RENAMED] : []));
+      tell();
+    },
+    remove(id: string): void {
       keep(id, Date.now());
       setTimeout(forgetRemoved, REMOVED_MS);
+      tell();
+    },
+    subscribe,
+  };
+}
+
+/** Who is told when the list changes, here or in another tab. */
+function changes() {
+  const listeners = new Set<() => void>();
+  const tell = () => [...listeners].forEach((listener) => void listener());
+  addEventListener('storage', ({ key }) => {
+    if (key === CHATS || key === null) tell();
+  });
+  return {
+    tell,
+    subscribe(listener: () => void): () => void {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
     },
   };
 }

@@ -1,25 +1,17 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
-import { copyFrom, type RowDependencies } from './chat-tools.ts';
-import { newElement, setAttribute } from './dom.ts';
+import { type ChatTools, copyFrom, type RowDependencies } from './chat-tools.ts';
+import { iconButton, newElement, setAttribute } from './dom.ts';
 import { aroundError, errorPieces } from './error-text.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
+import { dayText } from './time-text.ts';
 import { fill } from './words/words.ts';
 
 /** The messages of a conversation. A reader at the end stays there while it grows. */
 export function messageLog(dependencies: RowDependencies) {
   const { tools } = dependencies;
-  const list = newElement('ol', { class: 'messages' });
-  const attributes = { class: 'log', part: 'log', role: 'log', 'aria-live': 'off', tabindex: '0' };
-  const element = newElement('div', { ...attributes, 'aria-label': tools.words.conversation }, list);
+  const { element, list, scrollToEnd } = logElements(tools);
   const rows = new Map<string, { readonly row: Row; message: ChannelMessage }>();
-  const scrollToEnd = keepAtEnd(element, list);
-  list.addEventListener('click', ({ target }) => {
-    const button = target instanceof Element ? target.closest<HTMLElement>('[data-copy-code]') : null;
-    const code = button?.closest('.code')?.querySelector('pre')?.textContent;
-    if (button && code) void copyFrom(button, code, tools);
-  });
-
   function rowOf(message: ChannelMessage): HTMLElement {
     const known = rows.get(message.id);
     if (!known) {
@@ -47,14 +39,57 @@ export function messageLog(dependencies: RowDependencies) {
         rows.delete(id);
       }
       let at: Element | null = list.firstElementChild;
+      let day = '';
       for (const message of messages) {
         const row = rowOf(message);
         if (row === at) at = at.nextElementSibling;
         else list.insertBefore(row, at);
+        day = showDay(row, message, { before: day, lang: tools.lang });
       }
       setAttribute(element, 'aria-busy', String(messages.some(isGrowing)));
     },
   };
+}
+
+/** The box that is scrolled, and in it the list and a button that scrolls to its end. */
+function logElements(tools: ChatTools) {
+  const { words } = tools;
+  const list = newElement('ol', { class: 'messages' });
+  const attributes = { class: 'log', part: 'log', role: 'log', 'aria-live': 'off', tabindex: '0' };
+  const element = newElement('div', { ...attributes, 'aria-label': words.conversation }, list);
+  const toEnd = iconButton('down', words.toEnd, {
+    part: 'to-end',
+    onClick() {
+      // A button that is hidden loses the focus.
+      element.focus({ preventScroll: true });
+      scrollToEnd();
+    },
+  });
+  toEnd.hidden = true;
+  element.append(newElement('div', { class: 'to-end' }, toEnd));
+  const scrollToEnd = keepAtEnd(element, list, (isAtEnd) => {
+    toEnd.hidden = isAtEnd;
+  });
+  list.addEventListener('click', ({ target }) => {
+    const button = target instanceof Element ? target.closest<HTMLElement>('[data-copy-code]') : null;
+    const code = button?.closest('.code')?.querySelector('pre')?.textContent;
+    if (button && code) void copyFrom(button, code, tools);
+  });
+  return { element, list, scrollToEnd };
+}
+
+/** Shows the day of a message if it is another one than `before`. Returns the day of the messages up to this one. */
+function showDay(
+  row: HTMLElement,
+  { metadata }: ChannelMessage,
+  { before, lang }: { readonly before: string; readonly lang: string },
+): string {
+  const { createdAt } = metadata;
+  const day = createdAt === undefined ? before : new Date(createdAt).toDateString();
+  const shown = row.querySelector(':scope > .day');
+  if (createdAt === undefined || day === before) shown?.remove();
+  else if (!shown) row.prepend(newElement('h3', { class: 'day', part: 'day' }, dayText(createdAt, lang)));
+  return day;
 }
 
 /** An answer is read out once, when it has ended. */
@@ -71,13 +106,21 @@ function announceEnd(message: ChannelMessage, { tools, botName }: RowDependencie
 /** A box counts as scrolled to the end if it is as near to it, in px. */
 const NEAR_END = 60;
 
-/** Keeps a reader at the end of `box` there while its content grows. Returns the function that scrolls to the end. */
-export function keepAtEnd(box: HTMLElement, content: HTMLElement): () => void {
+/**
+ * Keeps a reader at the end of `box` there while its content grows, and tells `onChange` whether the reader is there.
+ * Returns the function that scrolls to the end.
+ */
+export function keepAtEnd(
+  box: HTMLElement,
+  content: HTMLElement,
+  onChange: (isAtEnd: boolean) => void = () => {},
+): () => void {
   let isAtEnd = true;
   let before = 0;
   const scrollToEnd = () => {
     isAtEnd = true;
     box.scrollTop = box.scrollHeight;
+    onChange(true);
   };
   box.addEventListener('scroll', () => {
     const { scrollTop } = box;
@@ -85,6 +128,7 @@ export function keepAtEnd(box: HTMLElement, content: HTMLElement): () => void {
     // New content moves the end away. Only a reader scrolls back.
     if (isNear || scrollTop < before) isAtEnd = isNear;
     before = scrollTop;
+    onChange(isAtEnd);
   });
   const resizes = new ResizeObserver(() => isAtEnd && scrollToEnd());
   for (const one of [box, content]) resizes.observe(one);

@@ -1,11 +1,11 @@
 import { textOf } from '../channel/channel-state.ts';
-import type { ChannelMessage, FilePart } from '../channel/channel-types.ts';
+import type { ChannelMessage } from '../channel/channel-types.ts';
 import { answerActions } from './answer-actions.ts';
 import { answerTrouble } from './answer-trouble.ts';
 import type { ChatTools, RowDependencies } from './chat-tools.ts';
 import { newElement, setAttribute, setText } from './dom.ts';
 import { markdownView } from './markdown/markdown-view.ts';
-import { timeText } from './time-text.ts';
+import { questionRow } from './question-row.ts';
 import { toolList } from './tool-list.ts';
 import { fill } from './words/words.ts';
 
@@ -23,68 +23,30 @@ export const isGrowing = ({ state }: ChannelMessage): boolean => GROWING.include
 
 /** Makes the row of a message. */
 export function messageRow(message: ChannelMessage, dependencies: RowDependencies): Row {
-  return message.role === 'user'
-    ? questionRow(message, dependencies.tools)
-    : answerRow(message, dependencies);
-}
-
-function head(name: string, { metadata }: ChannelMessage, { lang }: ChatTools): HTMLElement {
-  const element = newElement('p', { class: 'head', part: 'message-head' }, newElement('b', {}, name));
-  const { createdAt } = metadata;
-  if (createdAt === undefined) return element;
-  const date = new Date(createdAt);
-  element.append(' ', newElement('time', { datetime: date.toISOString() }, timeText(date, lang)));
-  return element;
-}
-
-function questionRow(message: ChannelMessage, tools: ChatTools): Row {
-  const { words } = tools;
-  const text = newElement('p', { class: 'text', dir: 'auto' }, textOf(message));
-  const files = message.parts.filter((part) => part.type === 'file');
-  const list = newElement('ul', { class: 'sent-files' }, ...files.map((file) => fileItem(file, words.file)));
-  const note = newElement('p', { class: 'note' });
-  const element = newElement(
-    'li',
-    { part: 'message question', class: 'question' },
-    head(words.saidYou, message, tools),
-  );
-  if (text.textContent) element.append(text);
-  if (files.length > 0) element.append(list);
-  element.append(note);
-  const update = ({ state }: ChannelMessage) => {
-    element.dataset.state = state;
-    setText(note, state === 'queued' ? words.queued : '');
-  };
-  update(message);
-  return { element, update };
-}
-
-/** A file of a message. Its address is at the relay, and the browser downloads it. */
-function fileItem({ filename, url }: FilePart, unnamed: string): HTMLElement {
-  const name = filename ?? unnamed;
-  if (!url) return newElement('li', { dir: 'auto' }, name);
-  const link = { part: 'link', href: url, target: '_blank', rel: 'noopener noreferrer' };
-  return newElement('li', { dir: 'auto' }, newElement('a', link, name));
+  return message.role === 'user' ? questionRow(message, dependencies) : answerRow(message, dependencies);
 }
 
 function answerRow(first: ChannelMessage, dependencies: RowDependencies): Row {
   const { tools, botName } = dependencies;
   const { words } = tools;
+  const name = newElement('b', {}, fill(words.saidBot, { bot: botName }));
+  const head = newElement('p', { class: 'head', part: 'message-head' }, tools.avatar(), name);
   const text = newElement('div', { class: 'text answer-text', part: 'answer' });
+  const dots = newElement('p', { class: 'dots', 'aria-hidden': 'true' }, ...dotsOf(3));
   const note = newElement('p', { class: 'note', part: 'note' });
   const called = toolList(dependencies);
   const trouble = answerTrouble(dependencies);
-  const actions = answerActions(dependencies);
-  const element = newElement(
-    'li',
-    { part: 'message answer', class: 'answer' },
-    head(fill(words.saidBot, { bot: botName }), first, tools),
-    ...[text, called.element, note, trouble.element, actions.element],
-  );
+  const actions = answerActions(dependencies, first);
+  const parts = [head, called.element, text, called.asks, dots, note, trouble.element];
+  const element = newElement('li', { part: 'message answer', class: 'answer' }, parts);
+  element.append(actions.element, actions.comment);
   const show = markdownView(text, words);
   let shown = '';
   let wasGrowing = true;
-  const waiting = counter(note, (seconds) => fill(words.waiting, { seconds }));
+  const waiting = counter(note, (seconds) =>
+    seconds < QUIET_SECONDS ? '' : fill(words.waiting, { seconds }),
+  );
+  const silence = silenceOf(element);
   function update(message: ChannelMessage): void {
     const { state } = message;
     const grows = isGrowing(message);
@@ -95,6 +57,7 @@ function answerRow(first: ChannelMessage, dependencies: RowDependencies): Row {
     element.dataset.state = state;
     setAttribute(element, 'aria-busy', grows ? 'true' : undefined);
     waiting(state === 'submitted');
+    silence(grows);
     if (state !== 'submitted') setText(note, noteOf(message, tools));
     called.update(message);
     trouble.update(message);
@@ -104,14 +67,18 @@ function answerRow(first: ChannelMessage, dependencies: RowDependencies): Row {
   return { element, update };
 }
 
+const dotsOf = (count: number) => Array.from({ length: count }, () => newElement('i'));
+
 function noteOf(message: ChannelMessage, { words }: ChatTools): string {
   const { state, parts } = message;
-  if (state === 'streaming') return words.answering;
   if (state === 'reconnecting') return words.connectionLost;
   if (state === 'stopped') return words.stopped;
   const isEmpty = parts.every((part) => part.type === 'text' && part.text === '');
   return state === 'done' && isEmpty ? words.nothing : '';
 }
+
+/** For so long, the dots alone say that an answer is waited for. */
+const QUIET_SECONDS = 3;
 
 /**
  * Makes a function that starts and stops a count of seconds in `element`. `sentence` makes its text. The count ends when the
@@ -130,5 +97,21 @@ function counter(element: Element, sentence: (seconds: number) => string): (isOn
       if (element.isConnected) setText(element, sentence(Math.floor((performance.now() - since) / 1000)));
       else clearInterval(timer);
     }, 1_000);
+  };
+}
+
+/** After this time without anything new, an answer shows again that it goes on, in ms. */
+const SILENT_MS = 5_000;
+
+/** Makes a function to be called at each change of an answer. It marks `element` when nothing has come for a while. */
+function silenceOf(element: HTMLElement): (grows: boolean) => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return (grows) => {
+    clearTimeout(timer);
+    delete element.dataset.silent;
+    if (!grows) return;
+    timer = setTimeout(() => {
+      element.dataset.silent = '';
+    }, SILENT_MS);
   };
 }

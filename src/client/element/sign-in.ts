@@ -41,7 +41,14 @@ export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInD
   const link = newElement('a', { part: 'button sign-in', class: 'button' }, words.provider);
   if (mode === 'oidc') link.href = client.signInUrl(location.pathname + location.search);
   const fields = { password: [name.row, password.row, submit, hint], guest: [submit], oidc: [link] }[mode];
-  const element = newElement('form', { class: 'sign-in', part: 'sign-in' }, title, ...fields, why);
+  const element = newElement(
+    'form',
+    { class: 'sign-in', part: 'sign-in' },
+    tools.avatar(),
+    title,
+    ...fields,
+    why,
+  );
   element.hidden = true;
 
   element.addEventListener('submit', async (event) => {

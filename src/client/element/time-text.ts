@@ -1,18 +1,41 @@
+import type { MessageMetadata } from '../channel/channel-types.ts';
 import type { ChatTools } from './chat-tools.ts';
-import { setDisabled, setText } from './dom.ts';
+import { newElement, setDisabled, setText } from './dom.ts';
 import { fill } from './words/words.ts';
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** The time of a message in the form of `lang`, with the date unless it is today. The short form has a time only today. */
-export function timeText(date: Date, lang: string, isShort = false): string {
-  const dateStyle = date.toDateString() === new Date().toDateString() ? undefined : 'medium';
-  const timeStyle = dateStyle && isShort ? undefined : 'short';
-  const key = `${lang} ${dateStyle} ${timeStyle}`;
+/** A date in the form of `lang`. */
+function dateText(date: Date, lang: string, options: Intl.DateTimeFormatOptions): string {
+  const key = `${lang} ${JSON.stringify(options)}`;
   // Kept, since making a format takes longer than using it.
-  const format = formats.get(key) ?? new Intl.DateTimeFormat(lang, { dateStyle, timeStyle });
+  const format = formats.get(key) ?? new Intl.DateTimeFormat(lang, options);
   formats.set(key, format);
   return format.format(date);
+}
+
+/** The time of a day that is today, or the date of another one, in the form of `lang`. */
+export function timeText(date: Date, lang: string): string {
+  const isToday = date.toDateString() === new Date().toDateString();
+  return dateText(date, lang, isToday ? { timeStyle: 'short' } : { dateStyle: 'medium' });
+}
+
+/** The day of a message in the form of `lang`: "today", "yesterday", or a date. */
+export function dayText(at: number, lang: string): string {
+  const [day, today] = [new Date(at), new Date()].map((one) => one.setHours(0, 0, 0, 0));
+  const daysAgo = Math.round(((today ?? 0) - (day ?? 0)) / (24 * 3_600_000));
+  if (daysAgo === 0 || daysAgo === 1)
+    return new Intl.RelativeTimeFormat(lang, { numeric: 'auto' }).format(-daysAgo, 'day');
+  return dateText(new Date(at), lang, { dateStyle: 'long' });
+}
+
+/** The time at which a message was sent, if that is known. */
+export function sentTime({ createdAt }: MessageMetadata, lang: string): HTMLElement[] {
+  if (createdAt === undefined) return [];
+  const date = new Date(createdAt);
+  const text = dateText(date, lang, { timeStyle: 'short' });
+  const title = dateText(date, lang, { dateStyle: 'full', timeStyle: 'short' });
+  return [newElement('time', { class: 'note', datetime: date.toISOString(), title }, text)];
 }
 
 /** A duration in the form of `lang`: in minutes if it is long, else in seconds. A short unit fits into every sentence. */

@@ -1,53 +1,109 @@
+import { isOver } from '../channel/channel-state.ts';
 import type { ChannelMessage, ToolPart } from '../channel/channel-types.ts';
 import type { RowDependencies } from './chat-tools.ts';
-import { button, newElement, setText } from './dom.ts';
+import { button, newElement } from './dom.ts';
+import { icon } from './icons.ts';
+import { isBlank, jsonBox, readable } from './json-box.ts';
 import { fill } from './words/words.ts';
 
-/** The tools that an answer uses, and those for which it asks a consent. */
-export function toolList({ tools, channel, onSent }: RowDependencies) {
-  const { words, announce } = tools;
-  const element = newElement('ul', { class: 'tools', part: 'tools' });
-  const rows = new Map<string, { readonly item: HTMLElement; state: ToolPart['state'] }>();
+/** A longer input is folded in a question for a consent. */
+const SHORT_INPUT = 400;
 
-  function consentItem({ toolName, toolCallId }: ToolPart): HTMLElement {
-    const ask = fill(words.toolWants, { tool: toolName });
-    announce(ask);
-    const answer = (allow: boolean | 'always') => () => {
-      if (!tools.isFirstPress()) return;
-      void channel.consent(toolCallId, allow);
-      onSent();
-    };
-    return newElement(
-      'li',
-      { class: 'consent', part: 'consent' },
-      newElement('p', { dir: 'auto' }, ask),
-      button(words.allowOnce, 'allow', answer(true)),
-      button(words.allowAlways, 'allow-always', answer('always')),
-      button(words.deny, 'deny', answer(false)),
-    );
-  }
-  function itemOf(part: ToolPart): HTMLElement {
-    if (part.state === 'approval-requested') return consentItem(part);
-    const isDenied = part.state === 'approval-responded' && !part.approval.approved;
-    const isDone = part.state === 'output-available';
-    const text = fill(isDone ? words.toolDone : words.tool, { tool: part.toolName });
-    const item = newElement('li', { class: 'tool', dir: 'auto' });
-    setText(item, isDenied ? `${part.toolName}: ${words.denied}` : text);
-    return item;
-  }
+interface Shown {
+  readonly item: HTMLElement;
+  /** What is shown of the call. */
+  readonly key: string;
+}
+
+/** The tools that an answer uses (`element`), and those for which it asks a consent (`asks`). */
+export function toolList(dependencies: RowDependencies) {
+  const element = newElement('ul', { class: 'tools', part: 'tools' });
+  const asks = newElement('ul', { class: 'tools' });
+  const rows = new Map<string, Shown>();
   return {
     element,
+    asks,
     /** Shows the tools of the answer in its new state. */
-    update({ parts }: ChannelMessage): void {
+    update({ parts, state }: ChannelMessage): void {
       for (const part of parts) {
         if (part.type !== 'dynamic-tool') continue;
-        const row = rows.get(part.toolCallId);
-        if (row?.state === part.state) continue;
-        const item = itemOf(part);
-        if (row) row.item.replaceWith(item);
-        else element.append(item);
-        rows.set(part.toolCallId, { item, state: part.state });
+        const isAsking = part.state === 'approval-requested';
+        const key = `${part.state} ${isOver(state)}`;
+        const before = rows.get(part.toolCallId);
+        if (before?.key === key) continue;
+        const item = isAsking ? consentItem(part, dependencies) : toolItem(part, isOver(state), dependencies);
+        const wasOpen = before?.item.querySelector('details')?.open;
+        const details = item.querySelector('details');
+        if (details && wasOpen && !isAsking) details.open = true;
+        const list = isAsking ? asks : element;
+        if (before?.item.parentElement === list) before.item.replaceWith(item);
+        else {
+          before?.item.remove();
+          list.append(item);
+        }
+        rows.set(part.toolCallId, { item, key });
       }
     },
   };
+}
+
+/** The name of a tool in words. */
+const wordsOf = (name: string) =>
+  name
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/[_.-]+/g, ' ')
+    .trim();
+
+/** Asks whether the bot may use a tool, and says with what. */
+function consentItem(
+  { toolName, toolCallId, input }: ToolPart,
+  { tools, channel, onSent }: RowDependencies,
+): HTMLElement {
+  const { words } = tools;
+  const ask = fill(words.toolWants, { tool: wordsOf(toolName) });
+  tools.announce(ask);
+  const answer = (allow: boolean | 'always') => () => {
+    if (!tools.isFirstPress()) return;
+    void channel.consent(toolCallId, allow);
+    onSent();
+  };
+  const allow = button(words.allowOnce, 'allow', answer(true));
+  allow.classList.add('primary');
+  const title = newElement('p', { class: 'ask', dir: 'auto' }, icon('tool'), newElement('span', {}, ask));
+  const always = button(words.allowAlways, 'allow-always', answer('always'));
+  const choice = [allow, always, button(words.deny, 'deny', answer(false))];
+  return newElement('li', { class: 'consent', part: 'consent' }, title, inputPieces(input, words), choice);
+}
+
+/** What a tool is to be called with. A long one is folded. */
+function inputPieces(input: unknown, { toolInput }: RowDependencies['tools']['words']): HTMLElement[] {
+  if (isBlank(input)) return [];
+  const box = jsonBox(input, toolInput);
+  if (readable(input).length <= SHORT_INPUT) return [box];
+  return [newElement('details', {}, newElement('summary', { class: 'more' }, toolInput), box)];
+}
+
+/** A tool that the bot uses or has used. It opens to what it was called with, and to what it has said. */
+function toolItem(part: ToolPart, isAnswered: boolean, { tools }: RowDependencies): HTMLElement {
+  const { words } = tools;
+  const name = wordsOf(part.toolName);
+  const isDenied = part.state === 'approval-responded' && !part.approval.approved;
+  const isDone = part.state === 'output-available' || isAnswered;
+  const text = isDenied
+    ? `${name}: ${words.denied}`
+    : fill(isDone ? words.toolDone : words.tool, { tool: name });
+  const output = part.state === 'output-available' ? part.output : undefined;
+  const values = [
+    [words.toolInput, part.input],
+    [words.toolOutput, output],
+  ] as const;
+  const boxes = values.flatMap(([label, value]) =>
+    isBlank(value) ? [] : [newElement('p', { class: 'note' }, label), jsonBox(value, label)],
+  );
+  const line = [icon('tool'), newElement('span', { dir: 'auto' }, text)];
+  const item = newElement('li', { class: 'tool' });
+  item.classList.toggle('working', !isDone && !isDenied);
+  if (boxes.length === 0) item.append(newElement('p', { class: 'line' }, line));
+  else item.append(newElement('details', {}, newElement('summary', { class: 'line more' }, line), boxes));
+  return item;
 }

@@ -71,9 +71,10 @@ function isRow(row: unknown): row is Row {
   return Array.isArray(row) && row.slice(2).every((name) => typeof name === 'string');
 }
 
-/** The keys of the lists: default channels, chats, and messages under way. The first name in a row is the bot. */
+/** The keys of the lists: default channels, chats, drafts, and messages under way. The first name in a row is the bot. */
 export const CHANNELS = 'bot-relay-channels';
 export const CHATS = 'bot-relay-chats';
+export const DRAFTS = 'bot-relay-drafts';
 export const MESSAGES = 'bot-relay-messages';
 
 /** Where lists are kept, and of which relay. */
@@ -85,7 +86,7 @@ export function forgetKept(
   stays: (user: string | null) => boolean = () => false,
 ): void {
   const relay = `${baseOf(options)} `;
-  for (const key of [CHANNELS, CHATS, MESSAGES])
+  for (const key of [CHANNELS, CHATS, DRAFTS, MESSAGES])
     for (const isShared of [false, true]) {
       const { all, set } = keptList(key, { ...options, isShared, max: Infinity });
       const rows = all();

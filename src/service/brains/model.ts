@@ -6,17 +6,25 @@ import { askedMessage } from './model-message.ts';
 import { toolsFor } from './model-tools.ts';
 import type { Ask, Brain, RunError, Search, Step } from './steps.ts';
 
-export interface ModelBrainOptions {
-  readonly bot: Bot;
-  /** Makes the model, for each run. */
+/** What answers for a bot. */
+export interface Answering {
+  /** Makes the model. */
   readonly model: () => Promise<Exclude<LanguageModel, string>>;
   /** How much the model takes: instructions, history and message together, in characters. */
   readonly windowCharacters: number;
   /** Searches the documents of the bot's project, if it has any. */
-  readonly search?: Search;
+  readonly search?: Search | undefined;
+}
+
+export interface ModelBrainOptions {
+  readonly bot: Bot;
+  /** Is asked at each run. */
+  readonly answering: () => Answering;
   /** Tells what went wrong at a provider, in plain words and without its own. */
   readonly runError: (error: unknown) => RunError;
 }
+
+type ModelRun = Answering & ModelBrainOptions;
 
 const STOPPED = '[The user stopped this answer.]';
 const MAX_RESULT_CHARACTERS = 16_000;
@@ -34,7 +42,8 @@ export function modelBrain(options: ModelBrainOptions): Brain {
     hasSandbox: false,
     metadata: { 'bot-relay/title': title, 'bot-relay/suggestions': suggestions },
     stopped: (said) => [{ role: 'assistant', content: said === '' ? STOPPED : `${said}\n\n${STOPPED}` }],
-    answer: (ask, signal) => (isNudge(ask) ? greeting(options.bot) : answer(options, ask, signal)),
+    answer: (ask, signal) =>
+      isNudge(ask) ? greeting(options.bot) : answer({ ...options, ...options.answering() }, ask, signal),
   };
 }
 
@@ -47,11 +56,11 @@ async function* greeting({ title, name, suggestions }: Bot): AsyncGenerator<Step
   yield { completeMessage: true };
 }
 
-async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal): AsyncGenerator<Step> {
-  const { runError, windowCharacters } = options;
+async function* answer(run: ModelRun, ask: Ask, signal: AbortSignal): AsyncGenerator<Step> {
+  const { runError, windowCharacters } = run;
   const asked = askedMessage(ask);
   if ('error' in asked) return yield asked;
-  const room = windowCharacters - instructionsFor(options).length - asked.characters;
+  const room = windowCharacters - instructionsFor(run).length - asked.characters;
   if (room < 0)
     return yield {
       error: {
@@ -65,7 +74,7 @@ async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal
   // The SDK reads on when its reader has left.
   const over = new AbortController();
   try {
-    const parts = partsOf(options, messages, AbortSignal.any([signal, over.signal]));
+    const parts = partsOf(run, messages, AbortSignal.any([signal, over.signal]));
     yield* answerSteps({ parts, signal, runError });
   } finally {
     over.abort();
@@ -73,26 +82,26 @@ async function* answer(options: ModelBrainOptions, ask: Ask, signal: AbortSignal
 }
 
 /** What the model is told before the conversation. */
-function instructionsFor({ bot, search }: ModelBrainOptions): string {
+function instructionsFor({ bot, search }: ModelRun): string {
   return [bot.instructions, NO_ORDERS, search ? NAME_SOURCES : ''].filter((text) => text !== '').join('\n\n');
 }
 
 /** The parts of the SDK's stream. Whatever is thrown on the way is an error of the provider, and a part. */
 async function* partsOf(
-  options: ModelBrainOptions,
+  run: ModelRun,
   messages: ModelMessage[],
   abortSignal: AbortSignal,
 ): AsyncGenerator<TextStreamPart<ToolSet>> {
-  const { bot, search, runError, windowCharacters } = options;
+  const { bot, search, runError, windowCharacters } = run;
   let hasFailed = false;
   try {
-    const model = await options.model();
+    const model = await run.model();
     const sdk = await import('ai');
     const maxCharacters = Math.min(MAX_RESULT_CHARACTERS, Math.ceil(windowCharacters / 8));
     const tools = toolsFor(sdk, { bot, search, maxCharacters, runError });
     const { stream } = sdk.streamText({
       model,
-      instructions: instructionsFor(options),
+      instructions: instructionsFor(run),
       messages,
       ...(Object.keys(tools).length > 0 && { tools }),
       ...(bot.temperature !== undefined && { temperature: bot.temperature }),
@@ -102,7 +111,6 @@ async function* partsOf(
         ({ steps }) => hasFailed || !isWhole(steps.at(-1)?.finishReason ?? 'other'),
       ],
       abortSignal,
-      ...(model.provider.endsWith('.responses') && { providerOptions: NOT_STORED }),
       // Without it, the SDK prints the provider's answer to the console.
       onError() {
         hasFailed = true;
@@ -113,6 +121,3 @@ async function* partsOf(
     yield { type: 'error', error };
   }
 }
-
-/** OpenAI's /responses would keep the conversation. Its older chat does not, and some endpoints refuse the setting. */
-const NOT_STORED = { openai: { store: false }, azure: { store: false } };

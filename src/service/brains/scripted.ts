@@ -69,6 +69,21 @@ const SCRIPTS: Readonly<Record<string, Script>> = {
 /** The names of the scripted bots, as `namespace/bot`. */
 export const SCRIPTED_BOTS: readonly string[] = Object.keys(SCRIPTS);
 
+/** What a user can say to each scripted bot, so that it shows what it is for. */
+export const SCRIPTED_SUGGESTIONS: Readonly<Record<string, readonly string[]>> = {
+  'demo/echo': [
+    'Hello, how are you today?',
+    'Where is my parcel?',
+    'Something in **bold**, and some `code`',
+    'A list:\n- one\n- two',
+  ],
+  'demo/guide': ['How did this message get here?', 'Where is the API key?'],
+  'demo/slow': ['Think about it for a while'],
+  'demo/steps': ['Take as many steps as you can'],
+  'demo/resume': ['Break off in the middle, and go on'],
+  'demo/tools': ['What time is it?'],
+};
+
 /** The scripted bot `namespace/bot`, if there is one. */
 export function scriptedBrain(name: string, speed: Speed): Brain | undefined {
   const script = Object.hasOwn(SCRIPTS, name) ? SCRIPTS[name] : undefined;

@@ -2,15 +2,6 @@ import { type Bot, TOOLS } from '../settings/bot.ts';
 import { areaField, checkField, type Form, formOf, textField } from './fields.ts';
 import { type Html, html } from './html.ts';
 
-/** How the settings speak of the fields of a bot. */
-export const SPOKEN_OF_BOT = {
-  title: /^A bot's title/,
-  instructions: /^The instructions/,
-  suggestions: /^A (suggestion|bot has at most)/,
-  temperature: /^A temperature/,
-  namespace: /^(A|The) namespace/,
-  name: /^(A bot's name|There is already)/,
-};
 const TOOL_NAMES: Readonly<Record<Bot['tools'][number], string>> = {
   clock: 'Clock: it can ask what time it is',
 };

@@ -4,7 +4,7 @@ import type { Bot } from '../settings/bot.ts';
 import type { Project } from '../settings/projects.ts';
 import { DEMO } from '../settings/settings.ts';
 import { SettingsError } from '../settings/settings-error.ts';
-import { botFields, botIn, formOfBot, SPOKEN_OF_BOT } from './bot-form.ts';
+import { botFields, botIn, formOfBot } from './bot-form.ts';
 import { areaField, type Form, formOf, selectField, textField } from './fields.ts';
 import { html } from './html.ts';
 import { actionLink, facts, pathOf, rows, showPage } from './layout.ts';
@@ -29,19 +29,22 @@ export function botPages(app: Express, { settings, brainOf }: ConsoleParts): voi
   });
   get('/bots/new', (call) => showNew(call, formOf('bot')));
   form('/bots/new', {
-    ...{ id: 'bot', spoken: SPOKEN_OF_BOT, show: showNew },
+    ...{ id: 'bot', show: showNew },
     save({ project }, values) {
       const of = (field: string) => values.get(field)?.trim() ?? '';
       const bot = botIn(values, { namespace: of('namespace'), name: of('name') });
       if (settings.bot(bot.namespace, bot.name))
-        throw new SettingsError(`There is already a bot of the name ${bot.name} in ${bot.namespace}.`);
+        throw new SettingsError(
+          `There is already a bot of the name ${bot.name} in ${bot.namespace}.`,
+          'name',
+        );
       settings.saveBot(project.id, bot);
       return [botPath(project, bot), 'created'];
     },
   });
   get('/bots/:namespace/:name', (call) => showBot(call, botOf(call)));
   form('/bots/:namespace/:name', {
-    ...{ id: 'bot', spoken: SPOKEN_OF_BOT },
+    id: 'bot',
     show: (call, form) => showBot(call, botOf(call), { form }),
     save(call, values) {
       const bot = botOf(call);

@@ -23,18 +23,14 @@ export function formOf(id: string, values: Readonly<Record<string, string | numb
   return { id, values: new URLSearchParams(Object.fromEntries(given)), faults: [] };
 }
 
-/** How the sentences of settings and knowledge speak of each field: the first that matches has the fault. */
-export type Spoken = Readonly<Record<string, RegExp>>;
-
 /** Makes a change. Returns what is wrong with it; nothing if it was made. */
-export async function faultsOf(act: () => unknown, spoken: Spoken = {}): Promise<Fault[]> {
+export async function faultsOf(act: () => unknown): Promise<Fault[]> {
   try {
     await act();
     return [];
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error;
-    const [field] = Object.entries(spoken).find(([, words]) => words.test(error.message)) ?? [];
-    return [{ field, message: error.message }];
+    return [error];
   }
 }
 

@@ -15,7 +15,6 @@ export function keyPages(app: Express, { settings }: ConsoleParts): void {
   get('/keys', (call) => show(call, formOf('create')));
   form('/keys', {
     id: 'create',
-    spoken: { name: /./ },
     show,
     save({ project }, values) {
       const name = values.get('name') ?? '';

@@ -48,7 +48,7 @@ export function knowledgePages(
     const faults: Fault[] = [];
     for (const file of files) {
       const begin = () => indexings.begin(knowledge.put(project.id, file), model);
-      faults.push(...(await faultsOf(begin, { file: /./ })));
+      faults.push(...(await faultsOf(begin)).map(({ message }) => ({ field: 'file', message })));
     }
     showBegun(call, faults);
   });

@@ -35,15 +35,6 @@ const KIND_NAMES: Readonly<Record<ModelKind, string>> = {
   voyage: 'Voyage',
   'openai-compatible': 'Compatible with OpenAI (Ollama, vLLM …)',
 };
-const ABOUT = {
-  key: /^(A key|Enter the key)|needs a key/,
-  kind: /no other kind/,
-  endpoint: /endpoint/,
-  deployment: /deployment/,
-  windowCharacters: /window/,
-  model: /model/,
-};
-
 /** AI settings: the completion model and the embedding model of a project, and whether they can be reached. */
 export function modelPages(app: Express, { settings, testConnection }: ConsoleParts): void {
   const { get, post, deletion } = projectRoutes(app, settings);
@@ -64,7 +55,7 @@ export function modelPages(app: Express, { settings, testConnection }: ConsolePa
     const { req, res, project } = call;
     const role = roleOf(call);
     const values = await fieldsOf(req);
-    const faults = await faultsOf(() => settings.saveModel(project.id, role, modelIn(values, role)), ABOUT);
+    const faults = await faultsOf(() => settings.saveModel(project.id, role, modelIn(values, role)));
     if (faults.length > 0) return show(call, { form: { id: role, values, faults } });
     const saved = settings.model(project.id, role);
     if (!values.has('test') || !saved) return goTo(res, pathOf(project, 'models'), 'saved');

@@ -6,18 +6,13 @@ import { actionLink, type Done, facts, goTo, pathOf, rows, showPage } from './la
 import { fieldsOf } from './read-form.ts';
 import { type Call, type ConsoleParts, found, projectRoutes } from './routes.ts';
 
-const ABOUT_NAME = { name: /./ };
-
 /** The pages of all projects, and of one: its name, its cap and its namespaces. */
 export function projectPages(app: Express, { settings }: ConsoleParts): void {
   app.get('/', (_req, res) => showProjects(res, settings, formOf('create')));
   app.post('/projects', async (req, res) => {
     const values = await fieldsOf(req);
     const name = values.get('name') ?? '';
-    const faults = await faultsOf(
-      () => goTo(res, pathOf(settings.createProject(name)), 'created'),
-      ABOUT_NAME,
-    );
+    const faults = await faultsOf(() => goTo(res, pathOf(settings.createProject(name)), 'created'));
     if (faults.length > 0) showProjects(res, settings, { id: 'create', values, faults });
   });
 
@@ -26,7 +21,7 @@ export function projectPages(app: Express, { settings }: ConsoleParts): void {
   /** Adds a form with one field. */
   const change = (id: string, done: Done, act: (projectId: string, value: string) => void) =>
     form(`/${id}`, {
-      ...{ id, show, spoken: { name: /project|namespace/, dailyCap: /./ } },
+      ...{ id, show },
       save({ project }, values) {
         const [[, value = ''] = []] = values;
         act(project.id, value.trim());

@@ -7,7 +7,7 @@ import type { ConnectionReport } from '../models/connection-test.ts';
 import type { ModelRole, ModelSettings } from '../settings/model-settings.ts';
 import type { Project } from '../settings/projects.ts';
 import type { Settings } from '../settings/settings.ts';
-import { type Form, faultsOf, type Spoken } from './fields.ts';
+import { type Form, faultsOf } from './fields.ts';
 import { html } from './html.ts';
 import { type Done, goTo, type Section, showPage } from './layout.ts';
 import { fieldsOf } from './read-form.ts';
@@ -40,7 +40,6 @@ export interface Call {
 interface Sending {
   /** That of the form in its page. */
   readonly id: string;
-  readonly spoken?: Spoken;
   /** Makes the change. Returns the path to go to, and what is said there. @throws SettingsError */
   readonly save: (call: Call, values: URLSearchParams) => readonly [path: string, done: Done];
   /** Shows the page of the form with what is wrong. */
@@ -72,13 +71,13 @@ export function projectRoutes(app: Express, settings: Settings) {
     get,
     post,
     /** A form, which is shown again with what is wrong if it cannot be saved. */
-    form: (path: string, { id, spoken, save, show }: Sending) =>
+    form: (path: string, { id, save, show }: Sending) =>
       post(path, async (call) => {
         const values = await fieldsOf(call.req);
         let to: ReturnType<typeof save> | undefined;
         const faults = await faultsOf(() => {
           to = save(call, values);
-        }, spoken);
+        });
         if (to) goTo(call.res, ...to);
         else show(call, { id, values, faults });
       }),

@@ -1,41 +1,66 @@
+import { setImmediate as nextTick } from 'node:timers/promises';
 import type { Database } from '../settings/database.ts';
 import { SettingsError } from '../settings/settings-error.ts';
 
 /** The vectors of a project's pieces, one after the other, each of length 1. */
 export interface Vectors {
-  /** Which change of the project's knowledge they are of. */
-  readonly change: number;
   readonly dimensions: number;
   /** The ids of the pieces, in the order of their vectors. */
   readonly ids: readonly number[];
   readonly values: Float32Array;
 }
 
-/** The vectors of a project, which must be of this model; undefined if it has none. @throws SettingsError */
-export type VectorsOf = (projectId: string, model: string) => Vectors | undefined;
+/**
+ * The vectors of a project, which must be of this model, as its pieces are now; undefined if it has none.
+ * @throws SettingsError
+ */
+export type VectorsOf = (projectId: string, model: string) => Promise<Vectors | undefined>;
+
+interface Loaded {
+  /** Which change of the project's knowledge they are of. */
+  readonly change: number;
+  readonly vectors: Promise<Vectors>;
+  /** Forgets them. */
+  readonly timer: NodeJS.Timeout;
+}
+
+/** How long vectors stay in memory without a search, in ms. */
+const UNUSED_MS = 600_000;
 
 /**
- * The vectors of projects: loaded at the first search, and again after a change, also one by another process. They stay
- * in memory, with 4 bytes for each dimension of each piece.
+ * The vectors of projects: loaded at the first search, and again after a change, also one by another process. In memory,
+ * they have 4 bytes for each dimension of each piece.
  */
 export function projectVectors(database: Database): VectorsOf {
-  const loaded = new Map<string, Vectors>();
-  return (projectId, model) =>
-    // What is checked and what is loaded must be of one moment.
-    database.transaction(() => {
-      const dimensions = checkedDimensions(database, projectId, model);
-      const change = changeOf(database, projectId);
+  const loaded = new Map<string, Loaded>();
+  const forget = (projectId: string) => {
+    clearTimeout(loaded.get(projectId)?.timer);
+    loaded.delete(projectId);
+  };
+  const begin = (projectId: string, change: number, dimensions: number): Loaded => {
+    forget(projectId);
+    const loading = loadVectors(database, projectId, dimensions);
+    const timer = setTimeout(forget, UNUSED_MS, projectId).unref();
+    const one = { change, timer, vectors: loading.then((found) => ({ dimensions, ...found })) };
+    loaded.set(projectId, one);
+    one.vectors.catch(() => forget(projectId));
+    return one;
+  };
+  return async (projectId, model) => {
+    while (true) {
+      // What is checked and what is loaded must be of one moment.
+      const [change, dimensions] = database.transaction(() => [
+        changeOf(database, projectId),
+        checkedDimensions(database, projectId, model),
+      ]);
+      if (change === undefined || dimensions === undefined) return undefined;
       const known = loaded.get(projectId);
-      if (known && known.change === change) return known;
-      for (const id of loaded.keys()) if (changeOf(database, id) === undefined) loaded.delete(id);
-      if (change === undefined || dimensions === undefined) {
-        loaded.delete(projectId);
-        return;
-      }
-      const vectors = { change, dimensions, ...loadVectors(database, projectId, dimensions) };
-      loaded.set(projectId, vectors);
-      return vectors;
-    });
+      const { vectors, timer } = known?.change === change ? known : begin(projectId, change, dimensions);
+      timer.refresh();
+      const found = await vectors;
+      if (changeOf(database, projectId) === change) return found;
+    }
+  };
 }
 
 function changeOf(database: Database, projectId: string): number | undefined {
@@ -58,16 +83,21 @@ function checkedDimensions(database: Database, projectId: string, model: string)
   return kinds[0]?.dimensions;
 }
 
-function loadVectors(database: Database, projectId: string, dimensions: number) {
-  const from = 'FROM pieces WHERE document_id IN (SELECT id FROM documents WHERE project_id = ?)';
-  const count = database.get(`SELECT count(*) AS count ${from}`, projectId)?.count;
-  const values = new Float32Array(Number(count) * dimensions);
+/** How many vectors are loaded at once: while they are, all streams wait. */
+const SLICE = 500;
+
+/** The vectors as they are now. They are of no use if something changes meanwhile. */
+async function loadVectors(database: Database, projectId: string, dimensions: number) {
+  const mine = 'SELECT id FROM pieces WHERE document_id IN (SELECT id FROM documents WHERE project_id = ?)';
+  const ids = database.all<{ id: number }>(mine, projectId).map(({ id }) => id);
+  const values = new Float32Array(ids.length * dimensions);
+  const size = dimensions * Float32Array.BYTES_PER_ELEMENT;
   const bytes = new Uint8Array(values.buffer);
-  const ids: number[] = [];
-  for (const row of database.prepare(`SELECT id, vector ${from}`).iterate(projectId)) {
-    const { id, vector } = row as { id: number; vector: Uint8Array };
-    bytes.set(vector, ids.length * dimensions * Float32Array.BYTES_PER_ELEMENT);
-    ids.push(id);
+  const select = database.prepare('SELECT vector FROM pieces WHERE id = ?');
+  for (const [place, id] of ids.entries()) {
+    const row = select.get(id) as { vector: Uint8Array } | undefined;
+    if (row) bytes.set(row.vector.subarray(0, size), place * size);
+    if (place % SLICE === SLICE - 1) await nextTick();
   }
   return { ids, values };
 }

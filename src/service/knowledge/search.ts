@@ -24,9 +24,9 @@ export function searcher(database: Database) {
   return async (projectId: string, query: string, { model, signal }: SearchOptions): Promise<Found[]> => {
     const text = firstCharacters(query.trim(), MAX_QUERY);
     // Asked before, so that nothing is paid in vain, and after, since they may have changed meanwhile.
-    if (text === '' || !vectorsOf(projectId, model.model)) return [];
+    if (text === '' || !(await vectorsOf(projectId, model.model))) return [];
     const [question] = unitVectors(await model.embed([text], 'query', signal));
-    const vectors = vectorsOf(projectId, model.model);
+    const vectors = await vectorsOf(projectId, model.model);
     if (!vectors || !question) return [];
     if (question.length !== vectors.dimensions)
       throw new SettingsError('The embedding model has changed its dimensions. Index all documents again.');

@@ -44,7 +44,6 @@ async function answer(settings: ModelSettings, abortSignal: AbortSignal): Promis
     prompt: 'Answer with the word OK.',
     maxRetries: 0,
     abortSignal,
-    providerOptions: { openai: { store: false }, azure: { store: false } },
     // Without it, the provider's answer is printed.
     onError: () => {},
   });

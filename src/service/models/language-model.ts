@@ -23,20 +23,26 @@ const ENDPOINTS: Readonly<Partial<Record<ModelKind, string>>> = {
   voyage: 'https://api.voyageai.com/v1',
 };
 
-/** How a model is reached. Throws `ModelError` if its key or its endpoint is missing. */
+/** How a model is reached. Throws `ModelError` if its endpoint is missing. */
 export function connectionTo({ kind, key, endpoint }: ModelSettings, fetch: Fetch): Connection {
   const baseURL = endpoint ?? ENDPOINTS[kind];
   if (baseURL === undefined) throw new ModelError('MODEL_ENDPOINT_MISSING');
-  if (!key && kind !== 'openai-compatible') throw new ModelError('MODEL_KEY_MISSING');
   return { apiKey: key ? key.open() : '', baseURL, fetch };
 }
 
-/** A model that answers. Throws `ModelError` if something is not set, or a package is missing. */
+/**
+ * A model that answers. OpenAI's /responses would keep the conversation, and is told not to.
+ * Throws `ModelError` if something is not set, or a package is missing.
+ */
 export async function languageModel(settings: ModelSettings, fetch = safeFetch): Promise<CompletionModel> {
   if (settings.kind === 'voyage') throw new ModelError('MODEL_CANNOT_ANSWER');
   const { completion } = await provider(settings, settings.kind, fetch);
-  await packages.ai();
-  return completion();
+  const { wrapLanguageModel, defaultSettingsMiddleware } = await packages.ai();
+  if (settings.kind !== 'openai') return completion();
+  const notStored = defaultSettingsMiddleware({
+    settings: { providerOptions: { openai: { store: false } } },
+  });
+  return wrapLanguageModel({ model: completion(), middleware: notStored });
 }
 
 /** A model of `ai` that embeds. Throws as `languageModel` does. */

@@ -1,12 +1,9 @@
-import type { RunError } from '../brains/steps.ts';
-
 /** What can be wrong with a model: what users are told, and what an administrator can do. Nothing of a provider's text. */
 const PROBLEMS = {
   MODEL_NOT_SET: [
     "The bot's project has no completion model.",
     'Set one at the console, at AI settings of the project.',
   ],
-  MODEL_KEY_MISSING: ['The model has no key of its provider.', "Enter the provider's key."],
   MODEL_ENDPOINT_MISSING: [
     'The model has no endpoint.',
     'Enter the endpoint: for Azure, https://NAME.openai.azure.com; for Ollama, http://127.0.0.1:11434/v1.',
@@ -99,13 +96,7 @@ export class ModelError extends Error {
   }
 }
 
-/** What a run ends with, for any error of the AI SDK, of the network, or of this room. */
-export function providerError(error: unknown): RunError {
-  const { code, message } = modelError(error);
-  return { code, message };
-}
-
-/** The same as an error that can be logged and shown. */
+/** What any error of the AI SDK, of the network, or of this room means, as one that can be logged and shown. */
 export function modelError(error: unknown): ModelError {
   const chain = causes(error);
   const own = chain.find((one) => one instanceof ModelError);

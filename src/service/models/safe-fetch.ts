@@ -1,6 +1,7 @@
 import { lookup as systemLookup } from 'node:dns';
-import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { isIP, type LookupFunction } from 'node:net';
 import { Agent, type Response as Answer, fetch as undiciFetch } from 'undici';
+import { isForbidden } from '../../http/forbidden-addresses.ts';
 import { ModelError } from './provider-error.ts';
 
 /** `fetch` as the AI SDK calls it. */
@@ -8,23 +9,6 @@ export type Fetch = typeof fetch;
 
 /** How much a provider may answer to one request, in bytes: an embedding of many texts is the largest. */
 const MAX_ANSWER = 64 * 2 ** 20;
-
-const METADATA = ['100.100.100.200', '168.63.129.16', '192.0.0.192', '0.0.0.0'];
-/** IPv4-mapped addresses, and those of a NAT64. */
-const IPV4_WITHIN = ['::ffff:', '64:ff9b::'];
-
-const forbidden = new BlockList();
-forbidden.addSubnet('169.254.0.0', 16);
-for (const address of METADATA) forbidden.addAddress(address);
-for (const prefix of IPV4_WITHIN) {
-  forbidden.addSubnet(`${prefix}169.254.0.0`, 112, 'ipv6');
-  for (const address of METADATA) forbidden.addAddress(prefix + address, 'ipv6');
-}
-forbidden.addSubnet('fe80::', 10, 'ipv6');
-for (const address of ['::', 'fd00:ec2::254', 'fd20:ce::254']) forbidden.addAddress(address, 'ipv6');
-
-/** Whether an address is link-local, of a metadata service, or none at all. */
-const isForbidden = (address: string) => forbidden.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 
 /** Looks names up by `resolve`, and refuses those of which any address is forbidden. */
 function guarded(resolve: LookupFunction): LookupFunction {
@@ -48,8 +32,7 @@ export function endpointFetch(resolve: LookupFunction = systemLookup): Fetch {
   const dispatcher = new Agent({ connect: { lookup: guarded(resolve) } });
   return async (input, init = {}) => {
     const url = new URL(input instanceof Request ? input.url : input);
-    const host = url.hostname.replace(/^\[|\]$/g, '');
-    if (isIP(host) && isForbidden(host)) throw new ModelError('MODEL_ENDPOINT_FORBIDDEN');
+    if (isForbidden(url.hostname)) throw new ModelError('MODEL_ENDPOINT_FORBIDDEN');
     if (init.body && typeof init.body !== 'string') throw new TypeError('only text is sent to a model');
     try {
       const { status, headers, body } = await undiciFetch(url, {

@@ -34,7 +34,7 @@ export function apiKeysIn(database: Database, sealer: Sealer) {
   const found = (key: string) =>
     database.get<KeyRow>(`SELECT ${COLUMNS} FROM api_keys WHERE key_hash = ?`, sealer.hash(key));
   const add = (projectId: string, name: string, key: string): void => {
-    checkLine("A key's name", name, { max: 100 });
+    checkLine("A key's name", name, { field: 'name', max: 100 });
     const id = randomUUID();
     const sealed = sealer.seal(secret(key), rowOf(id));
     database.change(
@@ -61,7 +61,7 @@ export function apiKeysIn(database: Database, sealer: Sealer) {
     },
     /** Adds a key that was made elsewhere. One that the project has already stays as it is, also if it is disabled. */
     importKey(projectId: string, name: string, key: string): ApiKey {
-      checkVisible('A key', key, { max: 1000 });
+      checkVisible('A key', key, { field: 'key', max: 1000 });
       if (!found(key)) add(projectId, name, key);
       const row = found(key);
       if (row?.project_id !== projectId) throw new SettingsError('The key is of another project.');

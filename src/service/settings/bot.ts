@@ -35,15 +35,20 @@ export function checkBot({
   temperature,
   tools,
 }: Bot): void {
-  checkName('A namespace', namespace);
+  checkName('A namespace', namespace, 'namespace');
   checkName("A bot's name", name);
-  checkLine("A bot's title", title, { min: 0, max: 200 });
-  checkText('The instructions of a bot', instructions, { min: 0, max: MAX_INSTRUCTIONS });
+  checkLine("A bot's title", title, { field: 'title', min: 0, max: 200 });
+  checkText('The instructions of a bot', instructions, {
+    field: 'instructions',
+    min: 0,
+    max: MAX_INSTRUCTIONS,
+  });
   if (suggestions.length > MAX_SUGGESTIONS)
-    throw new SettingsError(`A bot has at most ${MAX_SUGGESTIONS} suggestions.`);
-  for (const suggestion of suggestions) checkLine('A suggestion', suggestion, { max: 200 });
+    throw new SettingsError(`A bot has at most ${MAX_SUGGESTIONS} suggestions.`, 'suggestions');
+  for (const suggestion of suggestions)
+    checkLine('A suggestion', suggestion, { field: 'suggestions', max: 200 });
   if (temperature !== undefined && !(temperature >= 0 && temperature <= MAX_TEMPERATURE))
-    throw new SettingsError(`A temperature must be a number from 0 to ${MAX_TEMPERATURE}.`);
+    throw new SettingsError(`A temperature must be a number from 0 to ${MAX_TEMPERATURE}.`, 'temperature');
   if (new Set(tools).size < tools.length || !tools.every((tool) => TOOLS.includes(tool)))
     throw new SettingsError(`The tools of a bot are ${TOOLS.join(', ')}, each at most once.`);
 }

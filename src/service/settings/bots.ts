@@ -38,7 +38,7 @@ export function botsIn(database: Database, onGone: Gone) {
       const lists = [JSON.stringify(suggestions), temperature ?? null, JSON.stringify(tools)];
       const values = [name, title, instructions, ...lists, Number(usesKnowledge)];
       const missing = `The namespace ${namespace} is none of this project.`;
-      database.change({ missing }, text, ...values, projectId, namespace);
+      database.change({ missing, field: 'namespace' }, text, ...values, projectId, namespace);
     },
     deleteBot(namespace: string, name: string) {
       const projectId = projectOfNamespace(database, namespace);

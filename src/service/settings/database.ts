@@ -98,6 +98,8 @@ type Row = Record<string, SQLOutputValue>;
 interface Sentences {
   readonly taken?: string;
   readonly missing: string;
+  /** The setting that names what is missing. */
+  readonly field?: string;
 }
 
 /** A database, with one call for a statement and the values of its parameters. */
@@ -116,16 +118,16 @@ export class Database extends DatabaseSync {
   }
 
   /** Makes a change, which must change a row. @throws SettingsError */
-  change({ taken, missing }: Sentences, text: string, ...values: SQLInputValue[]): void {
+  change({ taken, missing, field }: Sentences, text: string, ...values: SQLInputValue[]): void {
     let changed = 0;
     try {
       changed = this.run(text, ...values);
     } catch (error) {
       const { errcode } = error as { readonly errcode?: unknown };
-      if (taken !== undefined && TAKEN.includes(errcode)) throw new SettingsError(taken);
+      if (taken !== undefined && TAKEN.includes(errcode)) throw new SettingsError(taken, 'name');
       if (errcode !== FOREIGN_KEY) throw error;
     }
-    if (changed === 0) throw new SettingsError(missing);
+    if (changed === 0) throw new SettingsError(missing, field);
   }
 
   /** Runs `act` as one transaction: all of what it writes, or nothing. It must not wait: others share the connection. */

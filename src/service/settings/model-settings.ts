@@ -49,16 +49,26 @@ export function checkModel(role: ModelRole, settings: NewModelSettings): void {
   const { kind, model, key, endpoint, deployment, apiVersion, windowCharacters } = settings;
   const kinds: readonly string[] = MODEL_KINDS[role];
   if (!kinds.includes(kind))
-    throw new SettingsError(`There are ${role} models of ${kinds.join(', ')}, and of no other kind.`);
-  checkVisible('The name of a model', model, { max: 200 });
-  if (key) checkVisible('A key', key.open(), { max: 2000 });
+    throw new SettingsError(`There are ${role} models of ${kinds.join(', ')}, and of no other kind.`, 'kind');
+  checkVisible('The name of a model', model, { field: 'model', max: 200 });
+  if (key) checkVisible('A key', key.open(), { field: 'key', max: 2000 });
   if (endpoint !== undefined) checkEndpoint(endpoint);
   else if (NEED_ENDPOINT[kind])
-    throw new SettingsError(`A model of ${kind} needs an endpoint, such as ${NEED_ENDPOINT[kind]}`);
-  for (const text of [deployment, apiVersion])
+    throw new SettingsError(
+      `A model of ${kind} needs an endpoint, such as ${NEED_ENDPOINT[kind]}`,
+      'endpoint',
+    );
+  for (const [field, text] of Object.entries({ deployment, apiVersion }))
     if (text !== undefined && !/^[A-Za-z0-9._-]{1,100}$/.test(text))
-      throw new SettingsError('A deployment and an API version have 1 to 100 letters, digits or . _ -');
-  checkWhole('A window of characters', windowCharacters, { min: 1000, max: 10_000_000 });
+      throw new SettingsError(
+        'A deployment and an API version have 1 to 100 letters, digits or . _ -',
+        field,
+      );
+  checkWhole('A window of characters', windowCharacters, {
+    field: 'windowCharacters',
+    min: 1000,
+    max: 10_000_000,
+  });
 }
 
 /** The least length of a key of which four characters may be shown. */

@@ -40,7 +40,7 @@ export function modelsIn(database: Database, sealer: Sealer) {
       checkModel(role, settings);
       const key = settings.key ?? keptKey(model(projectId, role), settings);
       if (!key && settings.kind !== 'openai-compatible')
-        throw new SettingsError(`A model of ${settings.kind} needs a key.`);
+        throw new SettingsError(`A model of ${settings.kind} needs a key.`, 'key');
       const { kind, endpoint = null, deployment = null, apiVersion = null, windowCharacters } = settings;
       const values = [kind, settings.model, endpoint, deployment, apiVersion, windowCharacters];
       const sealed = key ? sealer.seal(key, rowOf(projectId, role)) : null;
@@ -63,7 +63,8 @@ const rowOf = (projectId: string, role: ModelRole) => `models/${projectId}/${rol
 /** The key that stays. To another endpoint it never goes: it would be shown there. */
 function keptKey(kept: ModelSettings | undefined, { kind, endpoint }: NewModelSettings) {
   if (!kept?.key || (kept.kind === kind && kept.endpoint === endpoint)) return kept?.key;
-  throw new SettingsError('Enter the key again: the one that is kept was for another kind or endpoint.');
+  const message = 'Enter the key again: the one that is kept was for another kind or endpoint.';
+  throw new SettingsError(message, 'key');
 }
 
 function modelOf(row: ModelRow, open: (sealed: Uint8Array) => ModelSettings['key']): ModelSettings {

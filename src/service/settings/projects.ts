@@ -29,7 +29,7 @@ const MISSING = 'There is no such project.';
 export function projectsIn(database: Database, onGone: Gone) {
   const change = (text: string, ...values: (string | number | null)[]) =>
     database.change({ taken: TAKEN, missing: MISSING }, text, ...values);
-  const checkProjectName = (name: string) => checkLine("A project's name", name, { max: 100 });
+  const checkProjectName = (name: string) => checkLine("A project's name", name, { field: 'name', max: 100 });
   return {
     /** All projects, by name. */
     projects: (): Project[] =>
@@ -51,7 +51,7 @@ export function projectsIn(database: Database, onGone: Gone) {
       onGone(id);
     },
     setDailyCap(id: string, cap: number | undefined) {
-      if (cap !== undefined) checkWhole('A cap of messages a day', cap, { max: MAX_CAP });
+      if (cap !== undefined) checkWhole('A cap of messages a day', cap, { field: 'dailyCap', max: MAX_CAP });
       change('UPDATE projects SET daily_cap = ? WHERE id = ?', cap ?? null, id);
     },
     /** Counts a message of today (UTC); returns false, and does not count it, if the cap of the day is reached. */

@@ -15,6 +15,8 @@ export interface Execution {
   readonly channel: Channel | undefined;
   readonly source: EventSource;
   readonly maxExecutionMs: number;
+  /** Called with an error that nobody has thought of. */
+  readonly onFault: (error: unknown) => void;
 }
 
 /** Executes a run until it ends, fails, takes too long or is stopped. Its events go to those who follow it. */
@@ -24,8 +26,7 @@ export async function executeRun(execution: Execution): Promise<void> {
   try {
     const events = new RunEvents(run, channel, source);
     events.send('asgard.run.init', { runInit: {} });
-    const error = await answer(execution, events).catch(() => errorOf(run.stop.signal));
-    events.end(brain, error);
+    events.end(brain, await answer(execution, events).catch((error) => errorOf(error, execution)));
   } finally {
     clearTimeout(deadline);
     run.end();
@@ -61,10 +62,12 @@ async function answer({ run, brain, ask }: Execution, events: RunEvents): Promis
 }
 
 /** What is said of a run that was aborted, or that failed in a way that nobody has thought of. */
-function errorOf({ aborted, reason }: AbortSignal): RunError {
+function errorOf(error: unknown, { run, onFault }: Execution): RunError {
+  const { aborted, reason } = run.stop.signal;
   if (reason === SHUT_DOWN) return INTERRUPTED;
   if (aborted && reason !== SUSPENDED)
     return { code: 'EXECUTION_TIMEOUT', message: 'The run took longer than it may.' };
+  onFault(error);
   return { code: 'INTERNAL_ERROR', message: 'The bot service could not go on with this run.' };
 }
 

@@ -1,32 +1,49 @@
 import type { IncomingMessage } from 'node:http';
 import type { UploadedFile } from '../store/files.ts';
-import { Refusal } from './answers.ts';
+import { Refusal, type RefusalCode } from './answers.ts';
 import { formDataOf } from './form-data.ts';
 
 /** The largest body that is read: a file of 20 MB with its form around it. */
 const MAX_BODY_BYTES = 21 * 1024 * 1024;
 const FIRST_BYTES = 16 * 1024;
+/** How many bytes all bodies that are being read may have together. */
+const MAX_BYTES_OF_ALL = 128 * 1024 * 1024;
+let bytesOfAll = 0;
 
 /**
- * Reads the whole body. The rest of one that is too large is read and thrown away, so that the refusal arrives.
- * @throws Refusal `TOO_LARGE`
+ * Reads the whole body. The rest of one that is refused is read and thrown away, so that the refusal arrives.
+ * @throws Refusal `TOO_LARGE`, or `RATE_LIMITED` if there is no room beside the others
  */
 async function readBody(req: IncomingMessage): Promise<Buffer> {
   // One buffer: a list of very many small chunks would take far more memory than their bytes.
   let body = Buffer.allocUnsafe(FIRST_BYTES);
   let length = 0;
+  let refusal: RefusalCode | undefined;
+  const letGo = () => {
+    bytesOfAll -= length;
+    length = 0;
+  };
   await new Promise<void>((resolve, reject) => {
     req.on('data', (chunk: Buffer) => {
+      if (refusal) return;
       const begin = length;
       length += chunk.length;
-      if (length > MAX_BODY_BYTES) body = Buffer.alloc(0);
+      bytesOfAll += chunk.length;
+      if (length > MAX_BODY_BYTES) refusal = 'TOO_LARGE';
+      else if (bytesOfAll > MAX_BYTES_OF_ALL) refusal = 'RATE_LIMITED';
       else if (length > body.length) body = Buffer.concat([body], Math.max(2 * body.length, length));
-      chunk.copy(body, begin);
+      if (refusal) {
+        letGo();
+        body = Buffer.alloc(0);
+      } else chunk.copy(body, begin);
     });
     req.once('end', resolve).once('error', reject);
+  }).finally(() => {
+    body = body.subarray(0, length);
+    letGo();
   });
-  if (length > MAX_BODY_BYTES) throw new Refusal('TOO_LARGE');
-  return body.subarray(0, length);
+  if (refusal) throw new Refusal(refusal);
+  return body;
 }
 
 /** The body as a JSON object; undefined if it is none, or of another media type. */

@@ -38,7 +38,8 @@ export async function sendMessage(call: ServiceCall): Promise<void> {
   if (!channel) res.once('close', () => run.stop.abort());
   channel?.live.add(run);
   run.follow(res, () => res.end());
-  await executeRun({ run, brain, source, maxExecutionMs: service.maxExecutionMs, ...begun });
+  const { maxExecutionMs, onFault } = service;
+  await executeRun({ run, brain, source, maxExecutionMs, onFault, ...begun });
 }
 
 /** A message over the daily cap is refused in-band, since a client would send it again after a 429. */

@@ -8,6 +8,8 @@ import { Refusal } from './answers.ts';
 export interface Service {
   readonly channels: Channels;
   readonly maxExecutionMs: number;
+  /** Called with each error that is a fault of the service. */
+  readonly onFault: (error: unknown) => void;
   /** Counts a message of today; returns false if the project may have no more of them. */
   readonly countMessage: (projectId: string) => boolean;
 }

@@ -1,8 +1,21 @@
 /// <reference lib="dom" />
 
+import type { FilePart } from '../../../src/client/channel/channel-types.ts';
 import { defineBotChat } from '../../../src/client/element/bot-chat-element.ts';
 import type { RelayError } from '../../../src/client/session/bot-client.ts';
 import type { ChatWindow } from './chat-view.ts';
+
+/** A picture of the page's own origin, as far as the policy of the page is concerned. */
+const LOGO = URL.createObjectURL(
+  new Blob(
+    [
+      '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><path fill="#2459a9" d="M0 0h1v1H0z"/></svg>',
+    ],
+    {
+      type: 'image/svg+xml',
+    },
+  ),
+);
 
 const CHATS = [
   { id: 'c', title: 'Where is my parcel?', at: Date.now() },
@@ -22,6 +35,21 @@ const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
 async function attach(name: string): Promise<void> {
   const data = new DataTransfer();
   data.items.add(new File(['text'], name));
+  inChat('.chat')?.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
+  await frame();
+}
+
+const PICTURE: FilePart = {
+  ...{ type: 'file', mediaType: 'image/png', filename: 'cat.png', url: '/cat.png', blobId: 'cat' },
+};
+
+/** Attaches a picture, whose upload then waits. */
+async function attachPicture(name: string): Promise<void> {
+  const canvas = new OffscreenCanvas(320, 200);
+  const context = canvas.getContext('2d');
+  if (context) Object.assign(context, { fillStyle: 'teal' }).fillRect(0, 0, 320, 200);
+  const data = new DataTransfer();
+  data.items.add(new File([await canvas.convertToBlob()], name, { type: 'image/png' }));
   inChat('.chat')?.dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));
   await frame();
 }
@@ -60,7 +88,11 @@ async function showElement(answers: Readonly<Record<string, unknown>>): Promise<
   for (let left = 600; left > 0 && !inChat('[part~=try-again]:not([hidden])'); left -= 1) await frame();
   if (!inChat('[part~=try-again]:not([hidden])')) throw new Error('nothing can be tried again');
 }
-const openList = () => document.querySelector('#chat')?.shadowRoot?.querySelector('summary')?.click();
+/** Opens the list as a sheet, where it does not stand beside the conversation. */
+function openList(): void {
+  const show = inChat<HTMLElement>('.show-chats');
+  if (show?.checkVisibility()) show.click();
+}
 
 const MARKDOWN =
   '## Parcels\n\nYour parcel is **on its way**. See [its page](https://parcel.example/1), or run `track 1`:\n\n```sh\ntrack --parcel 1 --format a-very-long-option-that-does-not-fit-into-the-width-of-a-small-window\n```\n\n| day | place |\n|---|---|\n| Monday | Hamburg |\n| Tuesday | Donaudampfschifffahrtselektrizitätenhauptbetriebswerkbauunterbeamtengesellschaft |\n\n1. Wait\n2. Be glad\n   - very\n\n> It arrives tomorrow.';
@@ -83,6 +115,11 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
   },
   'sign-in-failed': async (window) => {
     const error = refused(window, 'The user name or the password is wrong.');
+    window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
+    await submitSignIn(window.set);
+  },
+  'sign-in-waiting': async (window) => {
+    const error = Object.assign(refused(window, 'Too many failed sign-ins.'), { retryAfter: 600 });
     window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
     await submitSignIn(window.set);
   },
@@ -195,6 +232,28 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     set({ messages: [question('أين طردي؟'), answer({ text: 'طردك **في الطريق**.' })] });
     openList();
   },
+  'chats-empty': ({ show }) => show({ chats: [] }),
+  'chat-rename': ({ show }) => {
+    show({ chats: CHATS });
+    openList();
+    inChat<HTMLElement>('[part~=rename-chat]')?.click();
+  },
+  'chat-delete': ({ show }) => {
+    show({ chats: CHATS });
+    openList();
+    inChat<HTMLElement>('[part~=delete-chat]')?.click();
+  },
+  account: ({ show }) => {
+    show({ chats: CHATS });
+    inChat<HTMLElement>('summary.account')?.click();
+  },
+  logo: ({ show }) =>
+    show({ looks: { logo: LOGO, title: 'The helper of a shop with a rather long name', suggestions: [] } }),
+  'signed-out-draft': ({ set }) => {
+    const text = inChat<HTMLTextAreaElement>('textarea');
+    if (text) text.value = 'Where is my parcel?';
+    set({ session: null });
+  },
   'signed-out': ({ set, question, answer }) => {
     set({ messages: [question('Hello'), answer({ text: 'Hello, Ada.' })] });
     set({ session: null });
@@ -204,6 +263,84 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     const failed = { code: 'unreachable', requestId: '0a1b2c3d-request' };
     const messages = [question('أين طردي؟'), answer({ text: 'طردك', failed }), answer({ failed: {} })];
     set({ status: 'error', messages, error: answer({ failed: { ...failed, code: 'x' } }).error });
+  },
+  tools: ({ set, question, answer }) => {
+    const tool = { type: 'dynamic-tool', toolName: 'find_parcel' } as const;
+    const input = { number: 'DE-2024-0815', country: 'Germany', options: { history: true } };
+    set({
+      status: 'streaming',
+      messages: [
+        question('Where is it?'),
+        answer({
+          text: 'It is in **Hamburg**.',
+          parts: [
+            { ...tool, toolCallId: '1', input, state: 'output-available', output: { place: 'Hamburg' } },
+            {
+              ...tool,
+              toolCallId: '2',
+              input: {},
+              state: 'approval-responded',
+              approval: { id: '2', approved: false },
+            },
+            { type: 'text', text: 'It is in **Hamburg**.' },
+          ],
+        }),
+        question('And the other one?'),
+        answer({
+          state: 'streaming',
+          parts: [{ ...tool, toolCallId: '3', input, state: 'input-available' }],
+        }),
+      ],
+    });
+    inChat<HTMLElement>('.tool summary')?.click();
+  },
+  'consent-long': ({ set, question, answer }) => {
+    const text = 'Dear Ada, your parcel is on its way, and it arrives tomorrow. '.repeat(12);
+    set({
+      messages: [
+        question('Tell Ada.'),
+        answer({
+          parts: [
+            {
+              ...{ type: 'dynamic-tool', toolName: 'send_email', toolCallId: '1' },
+              ...{ input: { to: 'ada@example.com', subject: 'Your parcel' } },
+              ...{ state: 'approval-requested', approval: { id: '1' } },
+            },
+            {
+              ...{ type: 'dynamic-tool', toolName: 'sendEmail', toolCallId: '2', input: { text } },
+              ...{ state: 'approval-requested', approval: { id: '2' } },
+            },
+          ],
+        }),
+      ],
+    });
+    inChat<HTMLElement>('.consent summary')?.click();
+  },
+  comment: ({ set, question, answer }) => {
+    set({
+      messages: [
+        question('Hello'),
+        answer({ text: 'Hello.', metadata: { messageId: 'm', verdict: 'BAD', createdAt: Date.now() } }),
+      ],
+    });
+    inChat<HTMLElement>('.down')?.click();
+  },
+  'scrolled-up': async ({ set, question, answer }) => {
+    set({ messages: [question('Tell me all.'), answer({ text: 'A line.\n\n'.repeat(60) })] });
+    await frame();
+    await frame();
+    inChat('.log')?.scrollTo(0, 300);
+    await frame();
+  },
+  picture: async (window) => {
+    await attachPicture('cat.png');
+    window.finishUpload(PICTURE);
+    await frame();
+    inChat<HTMLTextAreaElement>('textarea')?.focus();
+    window.set({
+      messages: [window.question('', { parts: [PICTURE, { type: 'text', text: 'What is it?' }] })],
+    });
+    await frame();
   },
   arabic: ({ show, set, question, answer }) => {
     show({ lang: 'ar' });

@@ -7,6 +7,7 @@ import type {
   FilePart,
   MessagePart,
 } from '../../../src/client/channel/channel-types.ts';
+import type { Looks } from '../../../src/client/element/avatar.ts';
 import type { ChatDependencies } from '../../../src/client/element/chat-dependencies.ts';
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
@@ -28,6 +29,7 @@ export type ChatWindow = typeof globalThis & {
     /** What calls answer in place of what they usually do. */
     readonly calls?: Partial<ChatDependencies['client']>;
     readonly words?: Partial<Words>;
+    readonly looks?: Partial<Looks>;
     readonly session?: undefined;
   }): void;
   set(changes: Partial<ChannelSnapshot>): void;
@@ -40,6 +42,8 @@ export type ChatWindow = typeof globalThis & {
   question(text: string, changes?: Partial<ChannelMessage>): ChannelMessage;
   /** Ends the upload of a file; without a part, it has failed, and if `isTold`, the page is told why. */
   finishUpload(part: FilePart | undefined, isTold?: boolean): void;
+  /** What `send` resolves with. */
+  answerSends(answer: ChannelMessage | undefined): void;
   /** Has all calls of the session fail. */
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
@@ -51,6 +55,7 @@ const START: ChannelSnapshot = {
 };
 const calls: unknown[][] = [];
 let refusal: RelayError | undefined;
+let sent: ChannelMessage | undefined;
 const errorOf = (failed: object) =>
   new RelayError('The bot service cannot be reached.', { code: 'x', status: 502, ...failed });
 const note =
@@ -71,7 +76,10 @@ const channel: Channel = {
   },
   getSnapshot: () => snapshot,
   getServerSnapshot: () => snapshot,
-  send: note('send', undefined),
+  send(...args) {
+    calls.push(['send', ...args]);
+    return Promise.resolve(sent);
+  },
   stop: note('stop', undefined),
   regenerate: note('regenerate', undefined),
   consent: note('consent', undefined),
@@ -83,7 +91,8 @@ const channel: Channel = {
     signal?.addEventListener('abort', () => calls.push(['aborted', file.name]));
     return new Promise((resolve) => {
       finish = (part, isTold = true) => {
-        if (!part && isTold) onError?.(new RelayError('It is too large.', { code: 'x', status: 413 }));
+        if (!part && isTold)
+          onError?.(new RelayError('It is over 1000 bytes.', { code: 'body_too_large', status: 413 }));
         resolve(part);
       };
     });
@@ -116,10 +125,10 @@ const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 Object.assign(globalThis, {
   calls,
   show({ lang = 'en', mode = 'password', chats, bots = [], user, isOtherOrigin = false, ...its } = {}) {
-    const { calls: answers, words, ...first } = its;
+    const { calls: answers, words, looks, ...first } = its;
     end();
     snapshot = { ...START, ...first };
-    refusal = undefined;
+    refusal = sent = undefined;
     calls.length = 0;
     const host = document.createElement('div');
     host.id = 'chat';
@@ -144,14 +153,19 @@ Object.assign(globalThis, {
           begin: note('begin', undefined),
           note: () => {},
           keep: () => {},
-          remove: () => {},
+          rename: note('rename', undefined),
+          forget: note('forget', true),
+          subscribe: () => () => {},
         },
         isOtherOrigin,
         hasFiles: true,
         hasChat: true,
       },
-      botName: bots[0] ?? 'Helper',
-      suggestions: ['What can you do?', 'Where is my parcel?', 'Talk with a person'],
+      looks: {
+        title: bots[0]?.replace(/.*\//, '') ?? 'Helper',
+        suggestions: ['What can you do?', 'Where is my parcel?', 'Talk with a person'],
+        ...looks,
+      },
     });
     root.append(view.element);
     end = view.begin();
@@ -171,6 +185,9 @@ Object.assign(globalThis, {
   },
   question: (said, changes = {}) => message('user', text(said), changes),
   finishUpload: (part, isTold) => finish(part, isTold),
+  answerSends(answer) {
+    sent = answer;
+  },
   refuse(failed) {
     refusal = errorOf(failed);
   },

@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { type RelayProcess, startProcess } from '../relay/process.ts';
 
 /** Starts a demo relay that several tests can share; its chat page is at `/`. */
@@ -10,7 +10,16 @@ export async function signIn(page: Page, user = { name: 'demo', password: 'demo'
   await page.getByLabel('User name').fill(user.name);
   await page.getByLabel('Password').fill(user.password);
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await account(page).waitFor();
+}
+
+/** The button that shows who is signed in. */
+export const account = (page: Page | Locator) => page.locator('summary.account');
+
+/** Signs out by the menu of the account. */
+export async function signOut(page: Page | Locator): Promise<void> {
+  await account(page).click();
+  await page.getByRole('button', { name: 'Sign out' }).click();
 }
 
 /**
@@ -30,15 +39,23 @@ export async function newChat(page: Page): Promise<void> {
   await page.getByRole('heading', { name: 'How can I help?' }).waitFor();
 }
 
-/** Opens the list, and the chat in it whose title begins with `title`. */
-export async function chooseChat(page: Page, title: string): Promise<void> {
-  await page.locator('summary').click();
-  await page.locator('.panel').getByRole('button', { name: title }).click();
+/** The chats in the list. */
+export const chats = (page: Page | Locator) => page.locator('.chat-list [part~=chat]');
+
+/** Opens the chat of the list whose title has `title`. */
+export const chooseChat = (page: Page, title: string) => chats(page).filter({ hasText: title }).click();
+
+/** Deletes the chat that is open, or the one whose title has `title`. */
+export async function deleteChat(page: Page | Locator, title?: string): Promise<void> {
+  const open = page.locator('.chat-list li:has([aria-current])');
+  await (title ? page.locator('.chat-list li', { hasText: title }) : open).hover();
+  await page.locator('.chat-list li:hover [part~=delete-chat]').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
 }
 
 export async function chooseBot(page: Page, bot: string): Promise<void> {
-  await page.getByLabel('Bot').selectOption(bot);
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await page.getByLabel('Bot', { exact: true }).selectOption(bot);
+  await account(page).waitFor();
 }
 
 /** Resolves when the last message is an answer in one of `states`. */

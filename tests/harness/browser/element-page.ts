@@ -4,7 +4,7 @@ import { pagePolicy } from '../../../src/page/page-policy.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 
 const STYLE =
-  'html, body, main { height: 100%; margin: 0 } #chat { height: 100% } h1 { position: absolute; clip-path: inset(50%) }';
+  ':root { color-scheme: light dark } html, body, main { height: 100%; margin: 0 } #chat { height: 100% } h1 { position: absolute; clip-path: inset(50%) }';
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Page</title><link rel="icon" href="/page.js"><link rel="stylesheet" href="/page.css"></head><body><main><h1>Page</h1></main><script type="module" src="/page.js"></script></body></html>';
 

@@ -9,7 +9,7 @@ export function layoutFaults(): string[] {
   const PARTS =
     'button, a.button, input:not([type=file]), textarea, select, summary, h2, h3, p, pre, blockquote, th, td, .head, .code-head';
   /** What stands one below the other. */
-  const AREAS = '.chat > *, .trouble, .composer > *, .answer > *, .question > *';
+  const AREAS = '.main > *, .trouble, .composer > *, .answer > *, .question > *';
   const root = document.querySelector('#chat')?.shadowRoot as ShadowRoot;
   const faults: string[] = [];
   const nameOf = (element: Element) => {
@@ -31,7 +31,7 @@ export function layoutFaults(): string[] {
   const boxes = [...root.querySelectorAll(PARTS)].filter(isSeen).map(boxOf);
   if (boxes.length === 0) faults.push('nothing is shown');
   const shown = boxes.filter(({ isEmpty }) => !isEmpty);
-  const layerOf = (element: Element) => element.closest('.panel');
+  const layerOf = (element: Element) => element.closest('.side, .menu, dialog, .to-end, header .why');
   for (const [at, one] of shown.entries()) {
     if (one.left < -1 || one.right > innerWidth + 1 || one.top < -1 || one.bottom > innerHeight + 1)
       faults.push(`outside of the window: ${nameOf(one.element)}`);
@@ -54,9 +54,9 @@ export function layoutFaults(): string[] {
     if (!mayScroll && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
       faults.push(`wider than its box: ${nameOf(element)}`);
   }
-  for (const box of [...root.querySelectorAll('.trouble, .consent, .code, .panel, textarea, button')].filter(
-    isSeen,
-  )) {
+  for (const box of [
+    ...root.querySelectorAll('.trouble, .consent, .code, .menu, dialog, textarea, button'),
+  ].filter((one) => isSeen(one) && !boxOf(one).isEmpty)) {
     const { left, right } = box.getBoundingClientRect();
     if (left < 4 || right > innerWidth - 4) faults.push(`at the edge of the window: ${nameOf(box)}`);
   }
@@ -70,9 +70,10 @@ export function layoutFaults(): string[] {
     isSeen,
   )) {
     const { left, right } = row.getBoundingClientRect();
-    const texts = [...row.querySelectorAll('span, p'), ...(row.matches('.text') ? [row] : [])].flatMap(
-      linesOf,
-    );
+    // What is cut off with an ellipsis ends with its box.
+    const lines = (one: Element) =>
+      getComputedStyle(one).textOverflow === 'ellipsis' ? [one.getBoundingClientRect()] : linesOf(one);
+    const texts = [...row.querySelectorAll('span, p'), ...(row.matches('.text') ? [row] : [])].flatMap(lines);
     if (texts.some((line) => line.left < left + 4 || line.right > right - 4))
       faults.push(`text at the border of its box: ${nameOf(row)}`);
   }

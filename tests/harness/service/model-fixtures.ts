@@ -31,7 +31,8 @@ export interface ModelFixture {
   readonly refusal: RawAnswer;
 }
 
-const choice = (delta: object, finish_reason: string | null = null) => ({
+/** A chunk of OpenAI's chat completions. */
+export const chatChunk = (delta: object, finish_reason: string | null = null) => ({
   id: 'chatcmpl-1',
   object: 'chat.completion.chunk',
   created: 1_790_000_000,
@@ -42,11 +43,11 @@ const usage = { prompt_tokens: 12, completion_tokens: 3, total_tokens: 15 };
 
 /** A stream of OpenAI's chat completions, with the usage as a last chunk of its own. */
 const chatStream = dataStream(
-  choice({ role: 'assistant', content: '' }),
-  choice({ content: 'Hel' }),
-  choice({ content: 'lo' }),
-  choice({}, 'stop'),
-  { ...choice({}), choices: [], usage },
+  chatChunk({ role: 'assistant', content: '' }),
+  chatChunk({ content: 'Hel' }),
+  chatChunk({ content: 'lo' }),
+  chatChunk({}, 'stop'),
+  { ...chatChunk({}), choices: [], usage },
   '[DONE]',
 );
 const user = { role: 'user', content: 'Say hello.' };
@@ -203,9 +204,9 @@ const mistral: ModelFixture = {
     body: { ...chatBody, messages: [{ role: 'user', content: [{ type: 'text', text: 'Say hello.' }] }] },
   },
   answer: dataStream(
-    choice({ role: 'assistant', content: '' }),
-    choice({ content: 'Hel' }),
-    { ...choice({ content: 'lo' }, 'stop'), usage },
+    chatChunk({ role: 'assistant', content: '' }),
+    chatChunk({ content: 'Hel' }),
+    { ...chatChunk({ content: 'lo' }, 'stop'), usage },
     '[DONE]',
   ),
   texts: { path: '/v1/embeddings', body: embeddingBody },

@@ -5,7 +5,7 @@ import { type Secret, secret } from '../../../src/secret.ts';
 import type { Bot } from '../../../src/service/settings/bot.ts';
 import { type Database, openDatabase } from '../../../src/service/settings/database.ts';
 import { sealer } from '../../../src/service/settings/sealed.ts';
-import { openSettings, type Settings } from '../../../src/service/settings/settings.ts';
+import { DEMO, openSettings, type Settings } from '../../../src/service/settings/settings.ts';
 
 export const SERVICE_SECRET = 'a-secret-of-the-service-0123456789-XYZ';
 
@@ -37,6 +37,16 @@ export function settingsFile() {
       rmSync(folder, { recursive: true });
     },
   };
+}
+
+/** Enables or disables a key, as an administrator does; one that is not known becomes one of the project `demo`. */
+export function setKeyEnabled(
+  { settings }: { readonly settings: Settings },
+  key: string,
+  isEnabled: boolean,
+) {
+  const { id } = settings.importKey(DEMO, `imported ${secret(key).fingerprint}`, key);
+  settings.setKeyEnabled(id, isEnabled);
 }
 
 /** A bot with these settings. */
