@@ -76,10 +76,10 @@ describe('a chat whose user leaves', () => {
 
   test('looks for no answer any more, without an error', async () => {
     const { store } = memoryStore();
-    await streaming(await on.stage.signedIn({ store }));
+    await streaming(await on.stage.signedIn({ ids: store }));
     const calls = heldCalls();
     calls.hold('message/run');
-    const client = await on.stage.signedIn({ fetch: calls.fetch, store });
+    const client = await on.stage.signedIn({ fetch: calls.fetch, ids: store });
     const chat = chatOf(client);
     const resumed = chat.resumeStream();
     await until(() => calls.called.some((address) => address.includes('message/run')));
@@ -100,7 +100,7 @@ test('an answer that was stopped does not come back while its stop is under way'
   const calls = heldCalls();
   const answerSuspend = calls.hold('message/suspend');
   const { store } = memoryStore();
-  const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch, store }));
+  const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch, ids: store }));
   await chat.stop();
   await chat.resumeStream();
   expect([chat.status, textsOf(chat)]).toEqual(['ready', ['user: a secret', 'assistant: You']]);
@@ -110,8 +110,8 @@ test('an answer that was stopped does not come back while its stop is under way'
 
 test('the settled messages of a channel and the answer that goes on are shown once', async () => {
   const { store } = memoryStore();
-  const { run } = await streaming(await on.stage.signedIn({ store }));
-  const client = await on.stage.signedIn({ store });
+  const { run } = await streaming(await on.stage.signedIn({ ids: store }));
+  const client = await on.stage.signedIn({ ids: store });
   const channel = createChannel(client, { id: 'my-chat' });
   const leave = channel.subscribe(() => {});
   await until(() => channel.getSnapshot().messages.at(-1)?.state === 'streaming');

@@ -1,8 +1,8 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import fc from 'fast-check';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, dataOf, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
 import { until } from '../harness/clock/until.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
@@ -20,7 +20,7 @@ function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>
     const headers = { 'Content-Type': 'text/event-stream' };
     return Promise.resolve(new Response(NodeStream.from(pieces()) as BodyInit, { headers }));
   };
-  return createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
+  return testClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
 }
 
 /** A part of a stream: its lines, and the event that it is, if any. */
