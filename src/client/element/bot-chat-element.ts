@@ -1,7 +1,6 @@
 import type { Channel } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
-import { isOtherOrigin } from '../transport/calls.ts';
 import type { Looks } from './avatar.ts';
 import { afterSignOut, type BotChatEventMap, watchChannel } from './bot-chat-events.ts';
 import { botName } from './bot-name.ts';
@@ -77,11 +76,13 @@ export class BotChatElement extends ElementBase {
     void this.#shown.then(({ view }) => view.focus());
   }
 
+  /** Adds a listener, whose event has the type of its name. */
   override addEventListener<K extends keyof BotChatEventMap>(
     type: K,
     listener: (this: BotChatElement, event: BotChatEventMap[K]) => unknown,
     options?: boolean | AddEventListenerOptions,
   ): void;
+  /** Adds a listener of any other event. */
   override addEventListener(
     type: string,
     listener: EventListenerOrEventListenerObject | null,
@@ -158,7 +159,6 @@ export class BotChatElement extends ElementBase {
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
       ...{ bot, bots: choice, draft, drafts: keptDrafts(client), onBot, looks: looks() },
-      isOtherOrigin: isOtherOrigin(base),
       hasFiles: settings.operations.includes('files'),
       hasChat: settings.operations.includes('chat'),
     });
