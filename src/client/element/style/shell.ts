@@ -11,6 +11,7 @@ export const SHELL = `
 .side-head > :first-child:hover { background: var(--own); }
 .chat-list { display: flex; flex-direction: column; flex: 1 1 0; overflow-y: auto; overscroll-behavior: contain; padding: .25rem .5rem .75rem; }
 .chat-list .note { margin-block-start: auto; padding: .75rem; font-size: .8rem; }
+.chat-list ul:empty ~ .note { margin-block-start: 0; }
 .chat-list .why { padding: .5rem .75rem; }
 .chat-list li { display: flex; align-items: center; border-radius: .75rem; margin-block-end: .125rem; }
 .chat-list li:is(:hover, :focus-within, :has([aria-current])) { background: var(--own); }
