@@ -24,6 +24,10 @@ const node = (command: readonly string[], stdout: 'inherit' | 'pipe') =>
     stdio: ['ignore', stdout, 'inherit'],
   });
 
+/** Modules of the client, by the names of their files. */
+type Entries = Readonly<Record<string, string>>;
+const sourceOf = (name: string) => pathOf(`src/client/${name}.ts`);
+
 type Options = Pick<BuildOptions, 'external' | 'minify' | 'footer'>;
 
 /** The folders of the packages that are in a bundle. */
@@ -31,15 +35,19 @@ const packagesIn = ({ inputs }: Metafile) => Object.keys(inputs).flatMap((path) 
 
 /**
  * Bundles each module that is imported dynamically on its own, with a hash in its name. Else esbuild would put what it has
- * in common with the entries into chunks that they all load at once, even if they need nothing of them.
+ * in common with the entries into chunks that they all load at once, even if they need nothing of them. One that is an entry
+ * itself, as the element is for `<BotChat>`, is loaded as that.
  */
-function bundledApart(options: BuildOptions, packages: string[]): Plugin {
+function bundledApart(options: BuildOptions, entries: Entries, packages: string[]): Plugin {
   return {
     name: 'bundled-apart',
     setup: ({ onResolve }) =>
       onResolve({ filter: /\.ts$/ }, async ({ kind, path, resolveDir }) => {
         if (kind !== 'dynamic-import') return undefined;
-        const entryPoints = [join(resolveDir, path)];
+        const file = join(resolveDir, path);
+        const [entry] = Object.entries(entries).find(([, name]) => file === sourceOf(name)) ?? [];
+        if (entry) return { path: `./${entry}.js`, external: true };
+        const entryPoints = [file];
         const { metafile } = await build({
           ...options,
           entryPoints,
@@ -56,11 +64,7 @@ function bundledApart(options: BuildOptions, packages: string[]): Plugin {
  * Bundles modules of the client into `outdir`, by the name of each entry. All entries share their chunks. Returns the
  * folders of the packages that are now in them.
  */
-async function bundle(
-  outdir: string,
-  entries: Readonly<Record<string, string>>,
-  own: Options,
-): Promise<string[]> {
+async function bundle(outdir: string, entries: Entries, own: Options): Promise<string[]> {
   const options: BuildOptions = {
     outdir: pathOf(outdir),
     bundle: true,
@@ -72,10 +76,10 @@ async function bundle(
   const packages: string[] = [];
   const { metafile } = await build({
     ...options,
-    entryPoints: Object.entries(entries).map(([out, name]) => ({ in: pathOf(`src/client/${name}.ts`), out })),
+    entryPoints: Object.entries(entries).map(([out, name]) => ({ in: sourceOf(name), out })),
     splitting: true,
     metafile: true,
-    plugins: [bundledApart(options, packages)],
+    plugins: [bundledApart(options, entries, packages)],
   });
   return [...new Set([...packages, ...packagesIn(metafile)])].sort();
 }

@@ -58,7 +58,7 @@ const ROOMS: Readonly<Record<string, string>> = {
   'client/channel': 'client/session client/transport',
   'client/ai-sdk': CLIENT,
   'client/element': CLIENT,
-  client: CLIENT,
+  client: `${CLIENT} client/element`,
   'service/brains': 'service/settings:types',
   'service/models': 'service/settings:types http',
   'service/knowledge': 'service/brains:types service/settings',

@@ -261,19 +261,16 @@ describe('the snippet with the client', () => {
     const shown: string[] = [];
     const errors: unknown[][] = [];
     let signIns = 0;
+    const fetchInPage: typeof fetch = (path, init) => {
+      const headers = new Headers(init?.headers);
+      if (String(path).startsWith('/generic')) {
+        sent++;
+        if (cookieOfMessages !== undefined) headers.set('Cookie', cookieOfMessages);
+      }
+      return fetch(relay.url + String(path), { ...init, headers });
+    };
     const create = (options: BotClientOptions) =>
-      createBotClient({
-        cookies: 'keep',
-        ...options,
-        fetch(path, init) {
-          const headers = new Headers(init?.headers);
-          if (String(path).startsWith('/generic')) {
-            sent++;
-            if (cookieOfMessages !== undefined) headers.set('Cookie', cookieOfMessages);
-          }
-          return fetch(relay.url + String(path), { ...init, headers });
-        },
-      });
+      createBotClient({ ...options, expert: { cookies: 'keep', fetch: fetchInPage } });
     const show = (delta: string) => {
       shown.push(delta);
       onShow?.();
@@ -333,7 +330,11 @@ describe('the snippet with a channel', () => {
     }
     let client: BotClient | undefined;
     const create = (options: BotClientOptions) => {
-      client = createBotClient({ cookies: 'keep', ...options, baseUrl: relay.url });
+      client = createBotClient({
+        ...options,
+        baseUrl: relay.url,
+        expert: { cookies: 'keep', ...options.expert },
+      });
       return client;
     };
     let signIns = 0;
@@ -360,7 +361,7 @@ describe('the snippet for a project of Vite', () => {
 
   test('signs in and shows the answer', async () => {
     const create = (options: BotClientOptions) =>
-      createBotClient({ cookies: 'keep', ...options, baseUrl: relay.url });
+      createBotClient({ ...options, baseUrl: relay.url, expert: { cookies: 'keep', ...options.expert } });
     const asked: string[] = [];
     const prompt = (what: string) => (asked.push(what) === 1 ? USER.name : USER.password);
     const shown: string[] = [];
@@ -379,7 +380,7 @@ describe('the event of its own that the document has', () => {
     const front = await startRelay(bot.upstream.url, { BOTS: 'demo/echo' });
     try {
       const client = createBotClient({
-        ...{ baseUrl: front.url, cookies: 'keep', namespace: 'demo', botProviderName: 'echo' },
+        ...{ baseUrl: front.url, bot: 'demo/echo', expert: { cookies: 'keep' } },
         guards: guards as Guards,
       });
       await client.signIn(USER.name, USER.password);

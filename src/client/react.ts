@@ -25,6 +25,7 @@ import {
 } from './session/followed-session.ts';
 
 export * from './index.ts';
+export { BotChat, type BotChatProps } from './react-bot-chat.ts';
 export type { SessionActions, SessionSnapshot };
 
 const Client = createContext<BotClient | undefined>(undefined);
@@ -38,19 +39,21 @@ export type BotProviderProps = {
       /** A client that the page has made. */
       readonly client: BotClient;
     }
-  | (Omit<BotClientOptions, 'apiKey'> & {
+  | (BotClientOptions & {
       /** Missing with options. */
       readonly client?: undefined;
+      /** A key is for servers and scripts. */
+      readonly apiKey?: undefined;
     })
 );
 
 /**
  * Gives the components below it one client. With options, the client is made once; another one is made when
- * `baseUrl`, `namespace` or `botProviderName` change. Plain options can come from a component of the server.
+ * `baseUrl`, `bot`, `namespace` or `botProviderName` change. Plain options can come from a component of the server.
  * @param props A client, or the options of one.
  */
 export function BotProvider({ children, ...of }: BotProviderProps): ReactElement {
-  const key = of.client ? '' : JSON.stringify([of.baseUrl, of.namespace, of.botProviderName]);
+  const key = of.client ? '' : JSON.stringify([of.baseUrl, of.bot, of.namespace, of.botProviderName]);
   const make = () => ({ key, client: of.client ?? createBotClient(of) });
   // Not in useMemo, since React may drop its value.
   const [made, setMade] = useState(make);

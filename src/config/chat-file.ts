@@ -4,18 +4,16 @@ import { z } from 'zod';
 /** The names of the words that `CHAT_FILE` can replace, as the chat has them. */
 export const CHAT_WORDS: ReadonlySet<string> = new Set(
   (
-    'account attach attached allowAlways allowOnce bad bot cancel chatTitle chats ' +
-    'chatsNote code comment commentSent connectionLost conversation copied copy ' +
-    'copyAnswer copyId copyQuestion crossSite delete deleteChat deleteChatAsk ' +
-    'deleteChatNote demoUser denied deny details edit empty errorAway errorBusy errorCode ' +
-    'errorForbidden errorLarge errorLost errorMissing errorOther errorPassword ' +
-    'errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file files formula ' +
-    'good guest hideChats incomplete keys loading message newChat newChatAsk newChatNote ' +
-    'noChats noName notCopied notUploaded nothing password provider queued regenerate ' +
-    'regenerateIn remove renameChat requestId saidBot saidYou save send signIn signInAsk ' +
-    'signOut signedInAs signedOut status stop stopped suggestions table toEnd tool ' +
-    'toolDone toolInput toolOutput toolWants tryAgain tryAgainIn unsent uploading ' +
-    'uploadsFirst user waiting'
+    'account allowAlways allowOnce attach attached bad bot cancel chatTitle chats chatsNote code ' +
+    'comment commentSent connectionLost conversation copied copy copyAnswer copyId copyQuestion ' +
+    'crossSite delete deleteChat deleteChatAsk deleteChatNote demoUser denied deny details edit ' +
+    'empty errorAway errorBusy errorCode errorForbidden errorLarge errorLost errorMissing ' +
+    'errorOther errorPassword errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file ' +
+    'files formula good guest hideChats incomplete keys loading message newChat newChatAsk ' +
+    'newChatNote noChats noName notCopied notUploaded nothing password provider queued regenerate ' +
+    'regenerateIn remove renameChat requestId saidBot saidYou save send signIn signInAsk signOut ' +
+    'signedInAs signedOut status stop stopped suggestions table toEnd tool toolDone toolInput ' +
+    'toolOutput toolWants tryAgain tryAgainIn unsent uploading uploadsFirst user waiting'
   ).split(' '),
 );
 

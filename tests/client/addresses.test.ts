@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
+import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { type TestOptions, testClient } from '../harness/clients/test-client.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
@@ -15,8 +16,8 @@ afterEach(async () => {
   await upstream.close();
 });
 
-async function tryAll(options: BotClientOptions): Promise<void> {
-  const client = createBotClient({ cookies: 'keep', ...options });
+async function tryAll(options: TestOptions): Promise<void> {
+  const client = testClient(options);
   await client.signIn(USER.name, USER.password);
   expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
   expect(await client.session()).toMatchObject({ user: { name: USER.name } });
@@ -51,19 +52,41 @@ describe('a baseUrl that is wrong', () => {
   });
 
   test.each([
-    ...[undefined, null, 5, new URL('http://localhost:3000')],
+    ...[null, 5, new URL('http://localhost:3000')],
     ...['localhost:3000', 'chat.example.com', 'ws://localhost', 'http://', 'http:///x', 'https://a b', ' '],
   ])('is refused at once: %p', (baseUrl) => {
     expect(() => createBotClient({ baseUrl: baseUrl as string, ...bot })).toThrow(wrong);
   });
 
-  test.each(['', '/chat-api'])('is refused by the first call outside of a page: %p', async (baseUrl) => {
-    // Not before, since a server may render the page.
-    const client = createBotClient({ baseUrl, ...bot });
-    await expect(client.session()).rejects.toEqual(wrong);
-    expect(await readAll(client.send('hi'))).toEqual({ events: [], error: wrong });
-  });
+  test.each([undefined, '', '/chat-api'])(
+    'is refused by the first call outside of a page: %p',
+    async (baseUrl) => {
+      // Not before, since a server may render the page.
+      const client = createBotClient({ baseUrl, ...bot });
+      await expect(client.session()).rejects.toEqual(wrong);
+      expect(await readAll(client.send('hi'))).toEqual({ events: [], error: wrong });
+    },
+  );
 });
+
+test('the bot is named in one text, or its namespace and its name apart', async () => {
+  relay = await startRelay(upstream.url);
+  await tryAll({ baseUrl: relay.url, namespace: 'acme', botProviderName: 'helper' });
+  const client = createBotClient({ baseUrl: relay.url, bot: 'acme/helper', expert: { cookies: 'keep' } });
+  await client.signIn(USER.name, USER.password);
+  expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
+  expect(upstream.requests[1]?.requestLine).toBe(upstream.requests[0]?.requestLine);
+});
+
+test.each(['helper', 'acme/', '/helper', 'acme/helper/more', '', undefined])(
+  'a bot with another form of name is refused at once: %p',
+  (bot) => {
+    const message = 'bot must be the namespace and the name of a bot: { bot: "namespace/name" }.';
+    expect(() => createBotClient({ baseUrl: upstream.url, bot: bot as string })).toThrow(
+      new TypeError(message),
+    );
+  },
+);
 
 describe('the namespace and the name of the bot', () => {
   test('reach the bot service with any characters', async () => {

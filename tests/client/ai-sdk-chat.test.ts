@@ -145,7 +145,7 @@ describe('a stop', () => {
     const { store, kept } = memoryStore();
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat, run } = await streaming(await on.stage.signedIn({ store, fetch: calls.fetch }));
+    const { chat, run } = await streaming(await on.stage.signedIn({ ids: store, fetch: calls.fetch }));
     expect([...kept.keys()]).toEqual(['bot-relay-messages']);
     await chat.stop();
     // What comes during the suspend has no reader any more.

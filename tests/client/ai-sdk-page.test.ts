@@ -18,9 +18,13 @@ const { name, password } = USER;
 const document = readFileSync(new URL('../../docs/front-end.md', import.meta.url), 'utf8');
 const [, SNIPPET = ''] = /<!-- snippet: ai-sdk -->\n```tsx\n([\s\S]*?)```/.exec(document) ?? [];
 const MOUNT = `
+import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 window.client = client;
-createRoot(document.getElementById('root')).render(<Talk />);
+const root = createRoot(document.getElementById('root'));
+const show = () => root.render(<StrictMode><Talk /></StrictMode>);
+window.enter = (name, password) => client.signIn(name, password).then(show);
+client.session().then((session) => session && show());
 `;
 
 describeInChromium('useChat of the AI SDK', () => {
@@ -130,17 +134,26 @@ async function followDocument(chromium: Chromium): Promise<void> {
   const front = await servePage(await bundle({ text: SNIPPET + MOUNT }, { react: '19' }), relay);
   try {
     const { page, complaints } = await chromium.open(`${front.url}/`);
-    await page.evaluate(`client.signIn('${name}', '${password}').then(() => {})`);
+    await page.evaluate(`enter('${name}', '${password}')`);
     const send = async (text: string) => {
       await page.getByLabel('Message').fill(text);
       await page.getByRole('button', { name: 'Send' }).click();
     };
     await send('Hello to all of you');
-    await page.locator('[data-from=assistant]', { hasText: 'You said: Hello' }).waitFor();
-    await page.reload();
     await sees(page, '[data-from=assistant]', 'You said: Hello to all of you');
+    await send('Once more and many words');
+    await page.locator('[data-from=assistant] >> nth=1').filter({ hasText: 'You said: Once' }).waitFor();
+    await page.reload();
+    await page
+      .locator('[data-from=assistant] >> nth=1')
+      .filter({ hasText: 'Once more and many words' })
+      .waitFor();
+    expect(await page.locator('[data-from]').allTextContents()).toEqual([
+      ...['Hello to all of you', 'You said: Hello to all of you'],
+      ...['Once more and many words', 'You said: Once more and many words'],
+    ]);
     await send(Array.from({ length: 100 }, () => 'long').join(' '));
-    await page.locator('[data-from=assistant] >> nth=1').filter({ hasText: 'long' }).waitFor();
+    await page.locator('[data-from=assistant] >> nth=2').filter({ hasText: 'long' }).waitFor();
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.locator('button:text("Stop"):disabled').waitFor();
     expect(await page.getByRole('alert').count()).toBe(0);

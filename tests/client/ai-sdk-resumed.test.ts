@@ -15,12 +15,12 @@ describe('after a reload', () => {
   /** A page that is gone in the middle of an answer; its store has the name of the message. */
   async function leftPage() {
     const { store, kept } = memoryStore();
-    return { store, kept, ...(await on.streaming(await on.stage.signedIn({ store }))) };
+    return { store, kept, ...(await on.streaming(await on.stage.signedIn({ ids: store }))) };
   }
 
   test('the chat goes on with the answer, which has run once', async () => {
     const { store, run } = await leftPage();
-    const chat = chatOf(await on.stage.signedIn({ store }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store }));
     const resumed = chat.resumeStream();
     await until(() => textsOf(chat)[0] === 'assistant: You');
     sayIn(run, ' said');
@@ -32,7 +32,7 @@ describe('after a reload', () => {
 
   test('a stop of that answer stops its run', async () => {
     const { store } = await leftPage();
-    const chat = chatOf(await on.stage.signedIn({ store }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store }));
     void chat.resumeStream();
     await until(() => chat.status === 'streaming');
     await chat.stop();
@@ -43,7 +43,7 @@ describe('after a reload', () => {
   test('a second call in the same turn takes the place of the first one, and stops nothing', async () => {
     const { store, run } = await leftPage();
     const calls = heldCalls();
-    const chat = chatOf(await on.stage.signedIn({ store, fetch: calls.fetch }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store, fetch: calls.fetch }));
     const both = [chat.resumeStream(), chat.resumeStream()];
     await until(() => textsOf(chat)[0] === 'assistant: You');
     const third = chat.resumeStream();
@@ -57,7 +57,7 @@ describe('after a reload', () => {
 
   test('one of two readers that ask at once gets the answer', async () => {
     const { store } = await leftPage();
-    const { reconnectToStream } = botChatTransport(await on.stage.signedIn({ store }));
+    const { reconnectToStream } = botChatTransport(await on.stage.signedIn({ ids: store }));
     const asked = [1, 2].map(() => reconnectToStream({ chatId: 'my-chat' }));
     expect(await Promise.all(asked)).toEqual([null, expect.any(ReadableStream)]);
   });
@@ -66,7 +66,7 @@ describe('after a reload', () => {
     const { store } = await leftPage();
     const calls = heldCalls();
     calls.hold('message/run');
-    const chat = chatOf(await on.stage.signedIn({ store, fetch: calls.fetch }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store, fetch: calls.fetch }));
     const resumed = chat.resumeStream();
     await until(() => calls.called.some((address) => address.includes('message/run')));
     await chat.stop();
@@ -80,7 +80,7 @@ describe('after a reload', () => {
     sendIn(run, { toolCallStart });
     await until(() => left.messages[1]?.parts.length === 3);
     const messages = structuredClone(left.messages);
-    const chat = chatOf(await on.stage.signedIn({ store }), { init: { messages } });
+    const chat = chatOf(await on.stage.signedIn({ ids: store }), { init: { messages } });
     const resumed = chat.resumeStream();
     await until(() => chat.status === 'streaming');
     sayIn(run, ' said');
@@ -91,10 +91,10 @@ describe('after a reload', () => {
 
   test('an answer that has said nothing yet is waited for', async () => {
     const { store } = memoryStore();
-    void chatOf(await on.stage.signedIn({ store })).sendMessage({ text: 'Hello' });
+    void chatOf(await on.stage.signedIn({ ids: store })).sendMessage({ text: 'Hello' });
     const run = await on.stage.bot.run('Hello');
     run.begin();
-    const chat = chatOf(await on.stage.signedIn({ store }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store }));
     const resumed = chat.resumeStream();
     await until(() => chat.status === 'submitted');
     sayIn(run, 'You');
@@ -109,7 +109,7 @@ describe('after a reload', () => {
     const newer = await on.stage.bot.run('Newer');
     newer.begin();
     sendIn(newer, deltaOf('Me'), 'run-2');
-    const chat = chatOf(await on.stage.signedIn({ store }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store }));
     void chat.resumeStream();
     await until(() => textsOf(chat)[0] === 'assistant: Me');
   });
@@ -117,7 +117,7 @@ describe('after a reload', () => {
   test('there is nothing to go on with, and nothing is asked, if nothing was left', async () => {
     const calls = heldCalls();
     const { store } = memoryStore();
-    const chat = chatOf(await on.stage.signedIn({ store, fetch: calls.fetch }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store, fetch: calls.fetch }));
     const before = calls.called.length;
     await chat.resumeStream();
     expect([chat.status, chat.error, chat.messages]).toEqual(['ready', undefined, []]);
@@ -128,7 +128,7 @@ describe('after a reload', () => {
     const { store, kept } = await leftPage();
     const [[at, user, bot, id]] = JSON.parse(`${store.getItem(KEPT)}`);
     store.setItem(KEPT, JSON.stringify([[at, user, bot, id, 'another message']]));
-    const chat = chatOf(await on.stage.signedIn({ store }));
+    const chat = chatOf(await on.stage.signedIn({ ids: store }));
     await chat.resumeStream();
     expect([chat.status, chat.error, chat.messages]).toEqual(['ready', undefined, []]);
     expect([runs(), kept.size]).toEqual([['Hello'], 0]);

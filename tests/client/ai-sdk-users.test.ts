@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
+import { problemType } from '../../src/errors.ts';
 import { chatOf, chatStage, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import { OTHER_USER } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
@@ -75,10 +76,10 @@ describe('a chat whose user leaves', () => {
 
   test('looks for no answer any more, without an error', async () => {
     const { store } = memoryStore();
-    await streaming(await on.stage.signedIn({ store }));
+    await streaming(await on.stage.signedIn({ ids: store }));
     const calls = heldCalls();
     calls.hold('message/run');
-    const client = await on.stage.signedIn({ fetch: calls.fetch, store });
+    const client = await on.stage.signedIn({ fetch: calls.fetch, ids: store });
     const chat = chatOf(client);
     const resumed = chat.resumeStream();
     await until(() => calls.called.some((address) => address.includes('message/run')));
@@ -99,7 +100,7 @@ test('an answer that was stopped does not come back while its stop is under way'
   const calls = heldCalls();
   const answerSuspend = calls.hold('message/suspend');
   const { store } = memoryStore();
-  const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch, store }));
+  const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch, ids: store }));
   await chat.stop();
   await chat.resumeStream();
   expect([chat.status, textsOf(chat)]).toEqual(['ready', ['user: a secret', 'assistant: You']]);
@@ -109,8 +110,8 @@ test('an answer that was stopped does not come back while its stop is under way'
 
 test('the settled messages of a channel and the answer that goes on are shown once', async () => {
   const { store } = memoryStore();
-  const { run } = await streaming(await on.stage.signedIn({ store }));
-  const client = await on.stage.signedIn({ store });
+  const { run } = await streaming(await on.stage.signedIn({ ids: store }));
+  const client = await on.stage.signedIn({ ids: store });
   const channel = createChannel(client, { id: 'my-chat' });
   const leave = channel.subscribe(() => {});
   await until(() => channel.getSnapshot().messages.at(-1)?.state === 'streaming');
@@ -130,7 +131,7 @@ test('a message that surely did not run can be sent again by regenerate, and onl
   const busy: typeof fetch = async (url, init) => {
     if (!isBusy || !String(url).endsWith('message/sse')) return fetch(url, init);
     const problem = { code: 'rate_limited', status: 429, detail: 'Wait.', retryable: 'new message' };
-    return Response.json({ type: 'about:blank', ...problem }, { status: 429 });
+    return Response.json({ type: problemType('rate_limited'), ...problem }, { status: 429 });
   };
   const chat = chatOf(await on.stage.signedIn({ fetch: busy }));
   await chat.sendMessage({ text: 'Hello' });

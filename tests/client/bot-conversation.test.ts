@@ -1,13 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
-import {
-  type BotClient,
-  type BotClientOptions,
-  createBotClient,
-  RelayError,
-} from '../../src/client/session/bot-client.ts';
+import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { type TestOptions, testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import {
   CANARY,
@@ -33,14 +29,11 @@ afterAll(async () => {
   await service.close();
 });
 
-const newClient = (options: Partial<BotClientOptions> = {}) => {
+const newClient = (options: Partial<TestOptions> = {}) => {
   const bot = { namespace: 'demo', botProviderName: 'echo' };
-  return createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
+  return testClient({ baseUrl: relay.url, ...bot, ...options });
 };
-async function signedIn(
-  { name, password }: typeof USER,
-  options?: Partial<BotClientOptions>,
-): Promise<BotClient> {
+async function signedIn({ name, password }: typeof USER, options?: Partial<TestOptions>): Promise<BotClient> {
   const client = newClient(options);
   await client.signIn(name, password);
   return client;

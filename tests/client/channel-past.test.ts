@@ -119,8 +119,8 @@ describe('with the history of the bot service', () => {
     const { kept, store } = memoryStore();
     const elsewhere = [Date.now(), USER.name, 'https://elsewhere.example a/b', 'its-id'];
     kept.set('bot-relay-channels', JSON.stringify([elsewhere]));
-    await (await stage.channel({}, { store })).send('Hello');
-    const bare = await stage.signedIn({ store });
+    await (await stage.channel({}, { ids: store })).send('Hello');
+    const bare = await stage.signedIn({ ids: store });
     expect(JSON.parse(kept.get('bot-relay-channels') ?? '')).toHaveLength(2);
     await bare.signOut();
     expect([...kept]).toEqual([['bot-relay-channels', JSON.stringify([elsewhere])]]);
@@ -136,10 +136,10 @@ describe('without the history of the bot service', () => {
     };
     const history = { load: async () => messages, save: keep, clear: () => keep([]) };
     try {
-      const first = await stage.channel({ id: 'my-channel', history });
+      const first = await stage.channel({ id: 'my-channel', messages: history });
       await first.send('Hello');
       await until(() => messages.length === 2);
-      const again = await stage.channel({ id: 'my-channel', history });
+      const again = await stage.channel({ id: 'my-channel', messages: history });
       await isLoaded(again);
       expect(allOf(again)).toEqual(['user: Hello', 'bot: You said: Hello']);
       await again.send('Next');
@@ -190,7 +190,7 @@ describe('an answer', () => {
   test('goes on after a break and after a reload, and is one run', async () => {
     const { store } = memoryStore();
     const page = async () => {
-      const client = front.newClient({ store });
+      const client = front.newClient({ ids: store });
       await client.signIn(USER.name, USER.password);
       return opened(client);
     };

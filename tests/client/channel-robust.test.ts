@@ -44,7 +44,9 @@ describe('a function of the page that throws', () => {
     Object.assign(globalThis, { reportError: () => {} });
     const client = await stage.signedIn();
     const history = { load: async (): Promise<ChannelMessage[]> => [], save: async () => {}, clear: fails };
-    const channels = ['one', 'two'].map((id) => createChannel(client, { id, history, onFinish: fails }));
+    const channels = ['one', 'two'].map((id) =>
+      createChannel(client, { id, messages: history, onFinish: fails }),
+    );
     for (const channel of channels) channel.subscribe(fails);
     const sent = channels.map((channel) => channel.send('secret'));
     await until(() => stage.bot.runs.length === 2);
@@ -69,7 +71,7 @@ test('a message that cannot be sent is an error, also when it is sent again', as
 test('a store with other contents than the client’s does no harm', async () => {
   const { kept, store } = memoryStore();
   for (const key of ['bot-relay-channels', 'bot-relay-messages']) kept.set(key, '[1, null, "x"]');
-  const channel = await stage.channel({}, { store });
+  const channel = await stage.channel({}, { ids: store });
   const sent = channel.send('one');
   (await stage.bot.run('one')).answer('1');
   expect((await sent)?.state).toBe('done');
@@ -77,7 +79,7 @@ test('a store with other contents than the client’s does no harm', async () =>
 
 test('an answer that goes on after a reload stands above what was sent meanwhile', async () => {
   const { store } = memoryStore();
-  const first = await stage.channel({ id: 'my-channel' }, { store });
+  const first = await stage.channel({ id: 'my-channel' }, { ids: store });
   void first.send('one');
   const run = await stage.bot.run('one');
   run.begin();
@@ -86,7 +88,7 @@ test('an answer that goes on after a reload stands above what was sent meanwhile
   await until(() => allOf(first).includes('bot: 1 (streaming)'));
   const calls = heldCalls();
   const goOn = calls.hold('message/run');
-  const again = await stage.channel({ id: 'my-channel' }, { store, fetch: calls.fetch });
+  const again = await stage.channel({ id: 'my-channel' }, { ids: store, fetch: calls.fetch });
   void again.send('two');
   await until(() => allOf(again).includes('user: two'));
   goOn();
@@ -97,7 +99,7 @@ test('an answer that goes on after a reload stands above what was sent meanwhile
 test('a channel is kept while a call of it takes longer than gcMs', async () => {
   const calls = heldCalls();
   const client = await stage.signedIn({ fetch: calls.fetch });
-  const channel = createChannel(client, { id: 'one', gcMs: 20 });
+  const channel = createChannel(client, { id: 'one', expert: { gcMs: 20 } });
   const release = calls.hold('message/feedback');
   const done = channel.feedback('none', 'GOOD');
   await until(() => calls.called.some((address) => address.includes('message/feedback')));
@@ -111,7 +113,7 @@ test('a channel is kept while a call of it takes longer than gcMs', async () => 
 describe('a channel that was dropped', () => {
   test('leaves the one in its place alone', async () => {
     const client = await stage.signedIn();
-    const old = createChannel(client, { id: 'one', gcMs: 20 });
+    const old = createChannel(client, { id: 'one', expert: { gcMs: 20 } });
     await until(() => createChannel(client, { id: 'one' }) !== old);
     const next = createChannel(client, { id: 'one' });
     next.subscribe(() => {});
@@ -122,7 +124,7 @@ describe('a channel that was dropped', () => {
 
   test('and is used again is dropped again', async () => {
     const client = await stage.signedIn();
-    const channel = createChannel(client, { id: 'one', gcMs: 20 });
+    const channel = createChannel(client, { id: 'one', expert: { gcMs: 20 } });
     await aChannelWasDropped(client, 20);
     await channel.feedback('none', 'GOOD');
     expect(createChannel(client, { id: 'one' })).toBe(channel);

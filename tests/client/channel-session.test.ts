@@ -4,7 +4,6 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { internalsOf } from '../../src/client/session/client-internals.ts';
 import { followedSession, sessionActions } from '../../src/client/session/followed-session.ts';
 import {
@@ -16,6 +15,7 @@ import {
   startRunsStage,
   USER,
 } from '../harness/clients/channels.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 
@@ -36,7 +36,7 @@ function counted() {
     return fetch(url, init);
   };
   return {
-    client: createBotClient({ cookies: 'keep', baseUrl: stage.relay.url, ...BOT, fetch: own }),
+    client: testClient({ baseUrl: stage.relay.url, ...BOT, fetch: own }),
     asked: () => asked,
   };
 }
@@ -66,7 +66,9 @@ describe('the session of a client', () => {
   test('opens a channel that is of one user for nobody else', async () => {
     const client = await stage.signedIn();
     const own = `${(await client.session())?.user.id}`;
-    const channels = [own, 'another'].map((user) => createChannel(client, { id: `of ${user}`, user }));
+    const channels = [own, 'another'].map((user) =>
+      createChannel(client, { id: `of ${user}`, expert: { user } }),
+    );
     for (const channel of channels) channel.subscribe(() => {});
     await until(() => channels.every((channel) => channel.getSnapshot().session));
     expect(channels.map(({ id }) => id)).toEqual([`of ${own}`, undefined]);
@@ -95,7 +97,7 @@ describe('the session of a client', () => {
     });
     let isUp = false;
     front.forwardTo(stage.relay.port);
-    const client = createBotClient({ cookies: 'keep', baseUrl: front.url, ...BOT });
+    const client = testClient({ baseUrl: front.url, ...BOT });
     const channel = createChannel(client);
     channel.subscribe(() => {});
     await until(() => channel.getSnapshot().error?.status === 503);
@@ -137,8 +139,7 @@ test('a sign-out empties channels also if the streams of its session have told o
 });
 
 test('no function of a channel and of its session rejects', async () => {
-  const client = createBotClient({
-    cookies: 'keep',
+  const client = testClient({
     baseUrl: 'http://relay.example.com',
     ...BOT,
     fetch: () => Promise.reject(new TypeError('no network')),
@@ -166,7 +167,7 @@ test('no function of a channel and of its session rejects', async () => {
 async function runProcess(program: string, baseUrl: string) {
   const begin = `
     const { createBotClient, createChannel } = await import(process.env.CLIENT);
-    const client = createBotClient({ cookies: 'keep', baseUrl: '${baseUrl}', namespace: 'a', botProviderName: 'b' });
+    const client = createBotClient({ expert: { cookies: 'keep' }, baseUrl: '${baseUrl}', namespace: 'a', botProviderName: 'b' });
     const channel = createChannel(client);
     channel.subscribe(() => {});
   `;
@@ -230,7 +231,7 @@ describe('the messages of a channel', () => {
 
   test('stay while somebody listens, however often another stops', async () => {
     const client = await stage.signedIn();
-    const channel = createChannel(client, { gcMs: 30 });
+    const channel = createChannel(client, { expert: { gcMs: 30 } });
     const leave = channel.subscribe(() => {});
     const stay = channel.subscribe(() => {});
     leave();
@@ -244,7 +245,7 @@ describe('the messages of a channel', () => {
 
   test('go when nobody listens and nothing runs for gcMs', async () => {
     const client = await stage.signedIn();
-    const channel = createChannel(client, { gcMs: 30 });
+    const channel = createChannel(client, { expert: { gcMs: 30 } });
     const leave = channel.subscribe(() => {});
     const sent = channel.send('Hello');
     const run = await stage.bot.run('Hello');

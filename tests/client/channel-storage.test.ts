@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import type { ChannelKey, ChannelMessage, ChannelStorage } from '../../src/client/channel/channel-types.ts';
+import type { ChannelKey, ChannelMessage, MessageStorage } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import {
   allOf,
@@ -35,7 +35,7 @@ function pageStorage() {
     calls.push(`${name} ${user} ${channelId}`);
     return `${user} ${channelId}`;
   };
-  const history: ChannelStorage = {
+  const history: MessageStorage = {
     load: async (key) => kept.get(at('load', key)) ?? [],
     save: async (messages, key) => void kept.set(at('save', key), messages),
     clear: async (key) => void kept.delete(at('clear', key)),
@@ -46,12 +46,15 @@ function pageStorage() {
 describe('the page keeps the messages of a channel', () => {
   test('under their user and channel, so that another user sees none of them after a reload', async () => {
     const { kept, calls, history } = pageStorage();
-    const first = await stage.channel({ id: 'my-channel', history });
+    const first = await stage.channel({ id: 'my-channel', messages: history });
     await first.send('Hello');
     const user = `${first.getSnapshot().session?.user.id}`;
     await until(() => kept.size === 1);
     expect([...kept.keys()]).toEqual([`${user} my-channel`]);
-    const again = createChannel(await stage.signedIn({}, OTHER_USER), { id: 'my-channel', history });
+    const again = createChannel(await stage.signedIn({}, OTHER_USER), {
+      id: 'my-channel',
+      messages: history,
+    });
     again.subscribe(() => {});
     await until(() => Boolean(again.getSnapshot().session) && !again.getSnapshot().isLoading);
     expect(allOf(again)).toEqual([]);
@@ -64,7 +67,7 @@ describe('the page keeps the messages of a channel', () => {
 
   test('which are cleared, not loaded, for a new channel', async () => {
     const { calls, history } = pageStorage();
-    const channel = await stage.channel({ history: { ...history, load: async () => [SECRET] } });
+    const channel = await stage.channel({ messages: { ...history, load: async () => [SECRET] } });
     await until(() => calls.length === 1);
     await isLoaded(channel);
     expect(calls).toEqual([`clear ${channel.getSnapshot().session?.user.id} ${channel.id}`]);
@@ -76,7 +79,7 @@ describe('the page keeps the messages of a channel', () => {
 
   test('and clears those of the conversation that a reset has left', async () => {
     const { kept, calls, history } = pageStorage();
-    const channel = await stage.channel({ history });
+    const channel = await stage.channel({ messages: history });
     await channel.send('Hello');
     await until(() => kept.size === 1);
     const left = `clear ${channel.getSnapshot().session?.user.id} ${channel.id}`;
@@ -101,9 +104,9 @@ describe('messages that the page still loads', () => {
     };
     const { history } = pageStorage();
     const { store } = memoryStore();
-    await (await stage.channel({}, { store })).send('Hello');
-    const client = await stage.signedIn({ store });
-    const channel = createChannel(client, { ...(id && { id }), history: { ...history, load } });
+    await (await stage.channel({}, { ids: store })).send('Hello');
+    const client = await stage.signedIn({ ids: store });
+    const channel = createChannel(client, { ...(id && { id }), messages: { ...history, load } });
     channel.subscribe(() => {});
     await until(() => loads === 1);
     return { client, channel, go: () => go() };

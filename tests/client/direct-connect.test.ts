@@ -9,6 +9,7 @@ import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts'
 import { bundleClient } from '../harness/browser/react-page.ts';
 import { allOf, isLoaded, refuseUnhandledRejections } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { type TestOptions, testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { codeOf } from '../harness/documents/markdown.ts';
 import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
@@ -29,7 +30,7 @@ beforeEach(async () => {
 afterEach(() => service.close());
 
 /** A client of a bot of the service, with what it asks for: `METHOD path` and the last event id. */
-function direct(botProviderName: string, options: Partial<BotClientOptions> = {}) {
+function direct(botProviderName: string, options: Partial<TestOptions> = {}) {
   const asked: string[] = [];
   const own: typeof fetch = (url, init = {}) => {
     const headers = new Headers(init.headers);
@@ -41,7 +42,7 @@ function direct(botProviderName: string, options: Partial<BotClientOptions> = {}
   };
   const baseUrl = service.url.origin;
   const bot = { baseUrl, namespace: 'demo', botProviderName, apiKey: CANARY.key, fetch: own };
-  return { client: createBotClient({ ...bot, ...options }), asked };
+  return { client: testClient({ cookies: undefined, ...bot, ...options }), asked };
 }
 
 const AsyncFunction = (async () => {}).constructor as new (
@@ -183,6 +184,11 @@ describe('the key', () => {
       expect(make).toThrow(new TypeError('apiKey must be printable ASCII without spaces.'));
     },
   );
+
+  test('needs the address of the bot service', () => {
+    const make = () => createBotClient({ bot: 'demo/echo', apiKey: CANARY.key });
+    expect(make).toThrow(new TypeError('With apiKey, baseUrl must be the address of the bot service.'));
+  });
 
   test('follows no redirect', async () => {
     let heard = 0;

@@ -1,8 +1,8 @@
 import { ReadableStream as NodeStream } from 'node:stream/web';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import fc from 'fast-check';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { type ClientPair, dataOf, readAll, startClientPair } from '../harness/clients/client-pair.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
 import { until } from '../harness/clock/until.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
@@ -20,7 +20,7 @@ function clientOf(pieces: () => AsyncIterable<Uint8Array> | Iterable<Uint8Array>
     const headers = { 'Content-Type': 'text/event-stream' };
     return Promise.resolve(new Response(NodeStream.from(pieces()) as BodyInit, { headers }));
   };
-  return createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
+  return testClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs, fetch: answer });
 }
 
 /** A part of a stream: its lines, and the event that it is, if any. */
@@ -108,6 +108,20 @@ describe('the events of an answer', () => {
     // The next event is written only after this one was read.
     const { events } = await readAll(pair.client.send('hi'), () => writeNext());
     expect(dataOf(events)).toEqual([1, 2, 3]);
+  });
+
+  test('end with the error of a relay, wherever its documents are, and not with one of another program', async () => {
+    const readError = (type: string) => {
+      const problem = JSON.stringify({ type, code: 'answer_lost', status: 502, detail: 'Lost.' });
+      return readAll(clientOf(() => [Buffer.from(`event: error\ndata: ${problem}\n\n`)]).send('hi'));
+    };
+    for (const place of ['/docs/problems.md', 'https://docs.example.com/relay/problems'])
+      expect(await readError(`${place}#answer_lost`)).toMatchObject({
+        events: [],
+        error: { code: 'answer_lost', message: 'Lost.' },
+      });
+    for (const type of ['error', 'about:blank'])
+      expect((await readError(type)).events).toMatchObject([{ raw: { type } }]);
   });
 });
 

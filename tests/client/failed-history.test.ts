@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import type { Channel, ChannelMessage, ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import {
   allOf,
   type ChannelStage,
@@ -13,6 +12,7 @@ import {
   startHistory,
   USER,
 } from '../harness/clients/channels.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { chunk, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
@@ -161,13 +161,13 @@ describe('a history that failed before a message was answered', () => {
       },
       clear: async () => {},
     };
-    const { channel, stage, comeBack } = await answered('message', { history });
+    const { channel, stage, comeBack } = await answered('message', { messages: history });
     expect(kept).toHaveLength(1);
     comeBack();
     failed(channel)?.loadAgain();
     await until(() => allOf(channel).length === 3);
     expect(allOf(channel)).toEqual(['user: Before', ...TURN]);
-    const again = await stage.channel({ ...ID, history });
+    const again = await stage.channel({ ...ID, messages: history });
     await isLoaded(again);
     expect(allOf(again)).toEqual(['user: Before', ...TURN]);
   });
@@ -189,8 +189,8 @@ async function following() {
     { OPERATIONS: 'message,chat' },
   );
   const errors: string[] = [];
-  const client = createBotClient({
-    ...{ cookies: 'keep', baseUrl: relay.url, namespace: 'acme', botProviderName: 'helper' },
+  const client = testClient({
+    ...{ baseUrl: relay.url, namespace: 'acme', botProviderName: 'helper' },
   });
   await client.signIn(USER.name, USER.password);
   const channel = createChannel(client, { ...ID, onError: ({ code }) => errors.push(code) });

@@ -2,10 +2,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
+import type { createBotClient } from '../../src/client/session/bot-client.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { bundleClient } from '../harness/browser/react-page.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
@@ -50,7 +51,7 @@ afterEach(() => {
 });
 
 describe('a page whose development server does not forward to the relay', () => {
-  const client = (path = '') => createBotClient({ cookies: 'keep', baseUrl: url + path, ...BOT });
+  const client = (path = '') => testClient({ baseUrl: url + path, ...BOT });
 
   test('is told which path was answered with HTML', async () => {
     const said = notOfRelay('/auth/session', '200 and HTML');
@@ -83,7 +84,7 @@ describe('a page whose development server does not forward to the relay', () => 
 
 describe('a page with a name of a bot that the relay does not have', () => {
   test('is told which bot that is', async () => {
-    const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...BOT, botProviderName: 'helpr' });
+    const client = testClient({ baseUrl: relay.url, ...BOT, botProviderName: 'helpr' });
     await client.signIn(USER.name, USER.password);
     const said = 'The relay has no bot acme/helpr: look at its BOTS.';
     const hint = ['unknown_bot', 'There is no such bot here.', said];

@@ -1,10 +1,10 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
-import type { BotClientOptions } from '../../src/client/session/bot-client.ts';
 import { Problem } from '../../src/errors.ts';
 import { LOST_BY_SHUTDOWN } from '../../src/runs/run-problems.ts';
 import { dataOf, readAll } from '../harness/clients/client-pair.ts';
 import { begins, ends, errorEvent, problemOf, SOON, scripted } from '../harness/clients/scripted.ts';
+import type { TestOptions } from '../harness/clients/test-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';
@@ -25,7 +25,7 @@ async function say(
     first = event(1),
     signal,
     ...options
-  }: Partial<BotClientOptions> & { first?: string; signal?: AbortSignal } = {},
+  }: Partial<TestOptions> & { first?: string; signal?: AbortSignal } = {},
 ) {
   const front = await startCuttingFront({}, options);
   closers.push(front.close);
@@ -168,7 +168,7 @@ test.each([
       ...{
         answers: [begins(':\n')],
         joined: [ends(SOON, event(1), event(2, id), lost)],
-        store: memoryStore().store,
+        ids: memoryStore().store,
       },
     });
     closers.push(close);

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { chatRows, defaultChannels, lastBot } from '../../src/client/channel/default-channel.ts';
 import { keptChats } from '../../src/client/element/kept-chats.ts';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { followedSession } from '../../src/client/session/followed-session.ts';
 import { forgetKept } from '../../src/client/session/kept.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -12,7 +12,7 @@ const DAY_MS = 24 * 3_600_000;
 function browser() {
   const { kept, store } = memoryStore();
   const at = (baseUrl: string, botProviderName = 'helper') =>
-    defaultChannels({ baseUrl, namespace: 'acme', botProviderName, store });
+    defaultChannels({ baseUrl, namespace: 'acme', botProviderName, ids: store });
   /** Makes all that is kept older. */
   const age = (ms: number) => {
     for (const [key, value] of kept) {
@@ -20,7 +20,8 @@ function browser() {
       store.setItem(key, JSON.stringify(rows.map(([time, ...row]) => [time - ms, ...row])));
     }
   };
-  const forget = (baseUrl: string, except?: string) => forgetKept({ baseUrl, store }, (of) => of === except);
+  const forget = (baseUrl: string, except?: string) =>
+    forgetKept({ baseUrl, ids: store }, (of) => of === except);
   return { kept, store, at, age, forget };
 }
 
@@ -79,7 +80,7 @@ test('another conversation is the default one after it was chosen', () => {
 
 test('the chats of a user go with the default channels, and those of another relay stay', () => {
   const { store, forget } = browser();
-  const rows = (user: string) => chatRows({ store }, user);
+  const rows = (user: string) => chatRows({ ids: store }, user);
   rows('ada').set([
     [Date.now(), 'ada', '/one acme/helper', 'id', 'Title'],
     [Date.now(), 'ada', '/two acme/helper', 'id', 'Title'],
@@ -92,7 +93,7 @@ test('the chats of a user go with the default channels, and those of another rel
 
 test('the bot of a page is the one that was opened last, of those that it offers', () => {
   const { at, store } = browser();
-  const last = (...bots: string[]) => lastBot({ baseUrl: '/one', store }, bots);
+  const last = (...bots: string[]) => lastBot({ baseUrl: '/one', ids: store }, bots);
   for (const bot of ['a', 'b']) at('/one', bot).idFor('ada');
   at('/two', 'c').idFor('ada');
   expect([last('acme/a', 'acme/b', 'acme/c'), last('acme/a', 'acme/c'), last('acme/c')]).toEqual([
@@ -115,7 +116,7 @@ describe('the list of chats', () => {
     const document = { addEventListener() {}, removeEventListener() {}, visibilityState: 'visible' };
     const sessionStorage = memoryStore().store;
     Object.assign(globalThis, { addEventListener() {}, document, localStorage: store, sessionStorage });
-    const client = createBotClient({
+    const client = testClient({
       ...{ baseUrl: 'http://localhost:1', namespace: 'a', botProviderName: 'b' },
       fetch: async () => Response.json(SESSION),
     });

@@ -3,9 +3,10 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { textOf } from '../../src/client/channel/channel-state.ts';
 import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import { type BotClient, createBotClient } from '../../src/client/session/bot-client.ts';
+import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { startHistory } from '../harness/clients/channels.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { USER } from '../harness/relay/relay.ts';
 import { typeOf } from '../harness/service/bot-runs.ts';
@@ -56,8 +57,7 @@ afterAll(async () => {
 /** A page that shows the conversation. Its session is known when `release` was called. */
 async function signedInPage(options: ChannelOptions = {}) {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const client = createBotClient({
-    cookies: 'keep',
+  const client = testClient({
     ...{ baseUrl: service.relay.url, namespace: 'acme', botProviderName: 'helper' },
     async fetch(url, init) {
       if (String(url).endsWith('/auth/session')) await released;
@@ -71,13 +71,13 @@ async function signedInPage(options: ChannelOptions = {}) {
 }
 
 test('a channel that is dropped before its session is known opens no live stream', async () => {
-  const dropped = await signedInPage({ gcMs: 0 });
+  const dropped = await signedInPage({ expert: { gcMs: 0 } });
   dropped.subscribe(() => {})();
   // The timer that drops it was set before this one.
   await new Promise((resolve) => setTimeout(resolve, 0));
   dropped.release();
   // The stream of a page that is shown comes after one of the page that was dropped.
-  const shown = await signedInPage({ gcMs: 0 });
+  const shown = await signedInPage({ expert: { gcMs: 0 } });
   shown.release();
   const leave = shown.subscribe(() => {});
   await until(() => shown.snapshot().messages.length === 1);
@@ -89,7 +89,7 @@ test('a channel that is dropped before its session is known opens no live stream
 
 test('a channel that is dropped and shown again follows its conversation again, and shows each message once', async () => {
   const before = opened;
-  const { subscribe, release, snapshot } = await signedInPage({ gcMs: 0 });
+  const { subscribe, release, snapshot } = await signedInPage({ expert: { gcMs: 0 } });
   release();
   for (const times of [1, 2]) {
     const leave = subscribe(() => {});

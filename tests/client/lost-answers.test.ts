@@ -1,6 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { createBotClient } from '../../src/client/session/bot-client.ts';
 import { dataOf, readAll } from '../harness/clients/client-pair.ts';
 import {
   breaks,
@@ -12,6 +11,7 @@ import {
   SOON,
   times,
 } from '../harness/clients/scripted.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { jsonEvent as event } from '../harness/service/raw-upstream.ts';
 
 const WORDS = 'The relay was restarted; the answer is not complete.';
@@ -139,7 +139,7 @@ test('an answer that is lost anywhere, and comes in any pieces, is read once and
         return new Response(body(text), { headers: { 'Content-Type': 'text/event-stream' } });
       };
       const options = { baseUrl: 'http://relay.example', namespace: 'a', botProviderName: 'b' };
-      const { events, error } = await readAll(createBotClient({ ...options, fetch: answer }).send('hi'));
+      const { events, error } = await readAll(testClient({ ...options, fetch: answer }).send('hi'));
       expect({ error, said: dataOf(events) }).toEqual({
         error: undefined,
         said: run.map((_, at) => `event ${at}`),

@@ -236,10 +236,10 @@ describe('no resource is left', () => {
     });
     const program = `
       const { createBotClient } = await import(process.env.CLIENT);
-      const settings = { cookies: 'keep', baseUrl: process.env.RELAY, namespace: 'acme', botProviderName: 'helper' };
+      const settings = { expert: { cookies: 'keep' }, baseUrl: process.env.RELAY, namespace: 'acme', botProviderName: 'helper' };
       const client = createBotClient(settings);
       const { user } = await client.signIn(process.env.NAME, process.env.PASSWORD);
-      const impatient = createBotClient({ ...settings, silenceMs: 200 });
+      const impatient = createBotClient({ ...settings, expert: { silenceMs: 200, cookies: 'keep' } });
       await impatient.signIn(process.env.NAME, process.env.PASSWORD);
       async function ended(text, { by = client, ...options } = {}, onEvent = () => false) {
         try {

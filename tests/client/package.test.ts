@@ -64,17 +64,17 @@ describe('the package', () => {
       const error = new RelayError('No.', { code: 'unreachable', status: 0 });
       console.log(Object.keys(react).sort().join(), error instanceof react.RelayError);`;
     expect(printed(ofBoth)).toBe(
-      'BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
+      'BotChat,BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
     );
     const channels = `
       const [main, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
-      const client = main.createBotClient({ baseUrl: 'http://127.0.0.1:9', namespace: 'ns', botProviderName: 'bot' });
+      const client = main.createBotClient({ baseUrl: 'http://127.0.0.1:9', bot: 'ns/bot' });
       console.log(main.createChannel(client, { id: 'one' }) === react.createChannel(client, { id: 'one' }));`;
     expect(printed(channels)).toBe('true');
     const ofAiSdk = `
       const [{ RelayError }, sdk] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/ai-sdk')]);
       console.log(Object.keys(sdk).sort().join(), RelayError === sdk.RelayError);`;
-    expect(printed(ofAiSdk)).toBe('RelayError,botChatTransport true');
+    expect(printed(ofAiSdk)).toBe('RelayError,botChatTransport,loadMessages true');
   });
 
   test('has an element that a server can import, where it does nothing', () => {
@@ -126,7 +126,7 @@ function bundled(contents: string) {
     minify: true,
     format: 'esm',
     platform: 'browser',
-    external: ['react'],
+    external: ['react', '*/element.js'],
     logLevel: 'error',
     metafile: true,
     write: false,
@@ -151,6 +151,11 @@ describe('in a page', () => {
   test('the entry of React says that it is for the client', () => {
     const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
     expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
+  });
+
+  test('the component of React loads the entry of the element, which the page may load, too', () => {
+    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
+    expect(readFileSync(entry, 'utf8').match(/\bimport\(.*?\)/g)).toEqual(['import("./element.js")']);
   });
 
   test('the element is kept, though nothing is taken from its entry', () => {

@@ -6,9 +6,10 @@ import {
   followHistory,
 } from '../../src/client/channel/follow-history.ts';
 import { resumedAnswers } from '../../src/client/channel/resumed-answers.ts';
-import { type BotEvent, createBotClient } from '../../src/client/session/bot-client.ts';
+import type { BotEvent } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk } from '../harness/clients/channels.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
 import { CANARY, startRelay, type TestRelay } from '../harness/relay/relay.ts';
@@ -38,9 +39,8 @@ describe('an answer of a channel that had not ended before a reload', () => {
   async function open(customChannelId: string, names: Iterable<readonly [string, string]> = []) {
     const { kept, store } = memoryStore();
     for (const [key, value] of names) kept.set(key, value);
-    const client = createBotClient({
-      cookies: 'keep',
-      ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', store },
+    const client = testClient({
+      ...{ baseUrl: relay.url, namespace: 'demo', botProviderName: 'echo', ids: store },
     });
     const page = await openTalk(client, { id: customChannelId });
     pages.push(page);
@@ -97,6 +97,7 @@ describe('an answer of a channel that had not ended before a reload', () => {
 });
 
 describe('an answer that is resumed', () => {
+  async function* noText(): AsyncGenerator<string> {}
   /** One answer, whose events belong to `run`, at a page whose history shows the runs in `shows`. */
   async function resumed(run: string | undefined, shows: readonly unknown[] | undefined) {
     const events: string[] = [];
@@ -114,7 +115,8 @@ describe('an answer that is resumed', () => {
       onVerdict: () => {},
       onError: (error) => events.push(String(error)),
     };
-    const answer = Object.assign(stream(), { state: 'waiting' as const, requestId: undefined });
+    const info = { state: 'waiting' as const, requestId: undefined, text: noText() };
+    const answer = Object.assign(stream(), info);
     const conversation = { resume: () => [answer] };
     const history = shows && ({ shows: (one) => shows.includes(one) } as Partial<FollowedHistory>);
     const { begun } = resumedAnswers(conversation, {

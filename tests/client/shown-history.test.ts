@@ -3,10 +3,10 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import { textOf } from '../../src/client/channel/channel-state.ts';
 import type { ChannelOptions, ChannelSnapshot } from '../../src/client/channel/channel-types.ts';
-import { type BotClientOptions, createBotClient } from '../../src/client/session/bot-client.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk, startHistory } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
+import { type TestOptions, testClient } from '../harness/clients/test-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { typeOf } from '../harness/service/bot-runs.ts';
@@ -26,9 +26,8 @@ afterAll(async () => {
 });
 
 const left: (() => void)[] = [];
-const newClient = (options: Partial<BotClientOptions> = {}) =>
-  createBotClient({
-    cookies: 'keep',
+const newClient = (options: Partial<TestOptions> = {}) =>
+  testClient({
     baseUrl: relay.url,
     namespace: 'demo',
     botProviderName: 'echo',
@@ -40,7 +39,7 @@ const eventOf = (requestId: string, fact: object, id?: number) =>
   `${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify({ eventType: typeOf(fact), requestId, fact })}\n\n`;
 
 /** A page that shows the channel `id`. */
-async function open(id: string, options: Partial<BotClientOptions> = {}, how: ChannelOptions = {}) {
+async function open(id: string, options: Partial<TestOptions> = {}, how: ChannelOptions = {}) {
   const page = await openTalk(newClient(options), { id, ...how });
   left.push(page.leave);
   /** The page shows a change in its next frame. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
-import type { BotClient, MessageStore, MessageStream } from '../../src/client/session/bot-client.ts';
+import type { BotClient, IdStorage, MessageStream } from '../../src/client/session/bot-client.ts';
 import { type Reading, readAll } from '../harness/clients/client-pair.ts';
 import { until } from '../harness/clock/until.ts';
 import { type CuttingFront, memoryStore, startCuttingFront } from '../harness/faults/cutting-front.ts';
@@ -17,8 +17,8 @@ beforeAll(async () => {
 afterAll(() => front.close());
 
 /** A page of `user` with this store. */
-async function page(store: MessageStore | null | undefined, user = USER): Promise<BotClient> {
-  const client = front.newClient(store === undefined ? {} : { store });
+async function page(store: IdStorage | null | undefined, user = USER): Promise<BotClient> {
+  const client = front.newClient(store === undefined ? {} : { ids: store });
   await client.signIn(user.name, user.password);
   return client;
 }
@@ -65,7 +65,7 @@ describe('an answer that had not ended when the page was left', () => {
     const client = await page(store);
     expect(botConversation(client, 'other').resume()).toHaveLength(0);
     expect(botConversation(client, 'my-channel').resume()).toHaveLength(1);
-    const other = front.newClient({ store, botProviderName: 'other' });
+    const other = front.newClient({ ids: store, botProviderName: 'other' });
     expect(botConversation(other, 'my-channel').resume()).toHaveLength(0);
   });
 

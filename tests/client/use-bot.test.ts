@@ -195,7 +195,7 @@ describeInChromium('useBot', () => {
       await signedIn();
       const { finish, say: bot } = await streaming();
       await run('test.last = test.bots.chat; test.mount()');
-      await run('test.mount({ bot: { silenceMs: 40_000 } })');
+      await run('test.mount({ bot: { expert: { silenceMs: 40_000 } } })');
       bot(' are.');
       finish();
       await shows('.assistant[data-state=done]', 'You are.');

@@ -234,7 +234,7 @@ describe('a page of its own, in front of a bot with a model', () => {
 describe('a channel of our client, in front of a bot with a model', () => {
   /** A channel in a page of its own. */
   async function channel(options: ChannelOptions = {}): Promise<Channel> {
-    const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...BOT });
+    const client = createBotClient({ baseUrl: relay.url, ...BOT, expert: { cookies: 'keep' } });
     await client.signIn(USER.name, USER.password);
     const opened = createChannel(client, { id: 'c1', ...options });
     leaves.push(opened.subscribe(() => {}));

@@ -7,10 +7,11 @@ import {
   ThreadPrimitive,
 } from '@assistant-ui/react';
 import { useAISDKRuntime } from '@assistant-ui/react-ai-sdk';
-import { botChatTransport } from 'bot-relay-client/ai-sdk';
+import { botChatTransport, loadMessages } from 'bot-relay-client/ai-sdk';
 import { BotProvider, createBotClient, RelayError, useSession } from 'bot-relay-client/react';
+import { useEffect, useState } from 'react';
 
-const client = createBotClient({ baseUrl: '', namespace: 'demo', botProviderName: 'echo' });
+const client = createBotClient({ bot: 'demo/echo' });
 // Outside of all components, so that an answer goes on when they are unmounted.
 const chat = new Chat({ id: 'my-chat', transport: botChatTransport(client, { onUserLeft: empty }) });
 
@@ -30,7 +31,7 @@ export default function App() {
 
 function Entry() {
   const { session, error } = useSession();
-  if (session) return <Messages name={session.user.name} />;
+  if (session) return <Messages key={session.user.id} name={session.user.name} />;
   return session === null ? <SignIn /> : <p>{error ? error.message : 'One moment …'}</p>;
 }
 
@@ -66,6 +67,24 @@ function SignIn() {
   );
 }
 
+/** What was said before, also before a reload: undefined until it is there, or an error. */
+function useLoaded() {
+  const [loaded, setLoaded] = useState<true | Error>();
+  useEffect(() => {
+    let isLeft = false;
+    const show = (messages: typeof chat.messages) => {
+      if (isLeft) return;
+      chat.messages = messages;
+      setLoaded(true);
+    };
+    loadMessages(client, chat.id).then(show, setLoaded);
+    return () => {
+      isLeft = true;
+    };
+  }, []);
+  return loaded;
+}
+
 function stateOf({ status }: MessageState) {
   if (status?.type === 'running') return 'streaming';
   if (status?.type !== 'incomplete') return 'done';
@@ -74,9 +93,13 @@ function stateOf({ status }: MessageState) {
 
 function Messages({ name }: { name: string }) {
   const { error: sessionError, signOut } = useSession();
-  const helpers = useChat({ chat, resume: true });
+  const loaded = useLoaded();
+  // Once it is there, an answer that was under way goes on.
+  const helpers = useChat({ chat, resume: loaded === true });
+  const runtime = useAISDKRuntime(helpers);
+  if (loaded !== true) return loaded ? <Failure error={loaded} /> : <p>One moment …</p>;
   return (
-    <AssistantRuntimeProvider runtime={useAISDKRuntime(helpers)}>
+    <AssistantRuntimeProvider runtime={runtime}>
       <ThreadPrimitive.Root>
         <ul>
           <ThreadPrimitive.Messages>

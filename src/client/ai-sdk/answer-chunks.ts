@@ -1,5 +1,12 @@
-import type { BotEvent, KnownEvent, Tool } from '../transport/bot-event.ts';
-import { callIdOf, knownMember, readText, type Text, type ToolFacts } from '../transport/known-events.ts';
+import type { BotEvent, KnownEvent } from '../transport/bot-event.ts';
+import {
+  callIdOf,
+  knownMember,
+  readText,
+  type Text,
+  type Tool,
+  type ToolFacts,
+} from '../transport/known-events.ts';
 import type { AnswerChunk } from './chat-types.ts';
 
 /** Makes the chunks of one answer. */

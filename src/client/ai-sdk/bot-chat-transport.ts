@@ -1,5 +1,5 @@
 /**
- * A transport for the `Chat` of the AI SDK 7.
+ * A transport for the `Chat` of the AI SDK 7, and the messages from before a reload.
  * @module bot-relay-client/ai-sdk
  */
 
@@ -14,19 +14,15 @@ import type { BotChatTransport, BotChatTransportOptions } from './chat-types.ts'
 import { visits } from './visits.ts';
 
 export { RelayError } from '../transport/relay-error.ts';
-export type {
-  AnswerChunk,
-  BotChatTransport,
-  BotChatTransportOptions,
-  ChatMessage,
-  ChatRequest,
-  ReconnectRequest,
-} from './chat-types.ts';
+export type { BotChatTransport, BotChatTransportOptions } from './chat-types.ts';
+export { loadMessages } from './load-messages.ts';
 
 /**
  * A transport for the `Chat` of the AI SDK 7. The id of a chat is the id of its conversation with the bot. The bot
  * service keeps what was said, so only the last message is sent. From the first call on, the transport follows who is
  * signed in.
+ * @param client The client of the bot.
+ * @param options How it behaves, and what it calls.
  * @throws TypeError if `client` is none of this package
  */
 export function botChatTransport(

@@ -55,7 +55,10 @@ export interface ReconnectRequest {
   readonly abortSignal?: AbortSignal | undefined;
 }
 
-/** A `ChatTransport` of the AI SDK. Its promises and its streams fail with `RelayError`. */
+/**
+ * A `ChatTransport` of the AI SDK, which has the types of its requests and of the pieces of an answer. Its promises and
+ * its streams fail with `RelayError`.
+ */
 export interface BotChatTransport {
   /** A joined answer comes from its beginning. */
   readonly resumeStreamIsReplay: true;

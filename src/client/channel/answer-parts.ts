@@ -1,5 +1,5 @@
-import type { BotEvent, Tool } from '../transport/bot-event.ts';
-import { callIdOf, knownMember, readText, type ToolFacts } from '../transport/known-events.ts';
+import type { BotEvent } from '../transport/bot-event.ts';
+import { callIdOf, knownMember, readText, type Tool, type ToolFacts } from '../transport/known-events.ts';
 import type { MessagePart, TextPart, ToolPart } from './channel-types.ts';
 
 /** What an event has changed. */

@@ -74,7 +74,7 @@ export function channelOpening(
     state.change({ session, ...(session === null && { isLoading: false }) });
     if (error && session === undefined) state.fail(error);
     const id = session?.user.id;
-    if (id && id !== user && id === (options.user ?? id)) open(id);
+    if (id && id !== user && id === (options.expert?.user ?? id)) open(id);
     past.onSession(id === user);
   }
   const following = followed(store, look, () => empty(true));

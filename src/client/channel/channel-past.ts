@@ -111,7 +111,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
     opened = next;
     const before = { past: state.messages(), onNothing };
     const loading = { isOpen: () => own === history, load: () => begin(next), ...before };
-    if (next.isNew && !options.history) return;
+    if (next.isNew && !options.messages) return;
     const own = followHistory(storage.withKept(next), {
       ...pastView(shown, next),
       onError: (thrown, isWhole) => onError(asRelayError(thrown), isWhole, loading),
@@ -151,7 +151,7 @@ const pastView = (shown: ShownChannel, { talk }: Opened) => ({
 });
 
 /** What the user has said in `talk` before. */
-function pastQuestion(
+export function pastQuestion(
   { downloadUrl }: Pick<BotConversation, 'downloadUrl'>,
   { text, files, createdAt }: PastQuestion,
 ): ChannelMessage {

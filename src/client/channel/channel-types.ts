@@ -24,8 +24,8 @@ export interface FilePart {
   readonly blobId: string;
 }
 
-/** A tool, and what the bot has called it with. */
-export interface ToolCall {
+/** A call of a tool. `approval-requested`: it waits for `consent(toolCallId, allow)`. */
+export type ToolPart = {
   /** A call of a tool, as the AI SDK names it. */
   readonly type: 'dynamic-tool';
   /** The tool's name. */
@@ -34,19 +34,15 @@ export interface ToolCall {
   readonly toolCallId: string;
   /** What it is called with. */
   readonly input: unknown;
-}
-
-/** A call of a tool. `approval-requested`: it waits for `consent(toolCallId, allow)`. */
-export type ToolPart = ToolCall &
-  (
-    | { readonly state: 'input-available' }
-    | { readonly state: 'approval-requested'; readonly approval: { readonly id: string } }
-    | {
-        readonly state: 'approval-responded';
-        readonly approval: { readonly id: string; readonly approved: boolean };
-      }
-    | { readonly state: 'output-available'; readonly output: unknown }
-  );
+} & (
+  | { readonly state: 'input-available' }
+  | { readonly state: 'approval-requested'; readonly approval: { readonly id: string } }
+  | {
+      readonly state: 'approval-responded';
+      readonly approval: { readonly id: string; readonly approved: boolean };
+    }
+  | { readonly state: 'output-available'; readonly output: unknown }
+);
 
 /** An event that the application has added to `Facts`, with its `fact`. */
 export interface DataPart {
@@ -99,14 +95,6 @@ export interface ChannelMessage {
   readonly metadata: MessageMetadata;
 }
 
-/** Why what was said before could not be loaded. */
-export interface FailedHistory {
-  /** Why. */
-  readonly error: RelayError;
-  /** Loads it again. What is shown stays until that has come. Does nothing while an answer is under way. */
-  readonly loadAgain: () => void;
-}
-
 /** Everything that a page shows of a channel. It is never changed in place: a change makes a new object. */
 export interface ChannelSnapshot {
   /** What the last run does. `error`: the last message, call or history has failed; the next one clears it. */
@@ -123,7 +111,14 @@ export interface ChannelSnapshot {
   /** Whether something that was said before may still be missing in `messages`. */
   readonly isLoading: boolean;
   /** Undefined unless something that was said before is missing for good. Other errors leave it as it is. */
-  readonly failedHistory?: FailedHistory | undefined;
+  readonly failedHistory?:
+    | {
+        /** Why. */
+        readonly error: RelayError;
+        /** Loads it again. What is shown stays until that has come. Does nothing while an answer is under way. */
+        readonly loadAgain: () => void;
+      }
+    | undefined;
 }
 
 /** Whose messages are kept, and of which conversation. */
@@ -138,7 +133,7 @@ export interface ChannelKey {
  * Where a page keeps messages itself, if the bot service gives no history. Keep those of each key apart, so that no user
  * sees those of another. What it throws is the channel's `error`.
  */
-export interface ChannelStorage {
+export interface MessageStorage {
   /** In a new conversation, `clear` is called in its place. */
   readonly load: (key: ChannelKey) => Promise<readonly ChannelMessage[]>;
   /** Called when a message or an answer is whole. */
@@ -151,31 +146,37 @@ export interface ChannelStorage {
 export interface ChannelOptions {
   /** The id of the conversation. Without it: the default channel of this bot and user, which is kept over a reload. */
   readonly id?: string | undefined;
-  /** The id of the user whose conversation it is. For another one, the channel stays empty. */
-  readonly user?: string | undefined;
   /** Shown first. What was said before takes their place. */
   readonly initialMessages?: readonly ChannelMessage[] | undefined;
-  /** Used if the bot service gives no history, as without the group `chat`. */
-  readonly history?: ChannelStorage | undefined;
+  /** Keeps the messages if the bot service gives no history, as without the group `chat`. */
+  readonly messages?: MessageStorage | undefined;
   /** What `send` does while an answer is under way: fail with the code `busy` (the default), or wait for its end. */
   readonly whileBusy?: 'reject' | 'queue' | undefined;
-  /** How long the channel is kept without a subscriber and without a run, in ms; five minutes by default. */
-  readonly gcMs?: number | undefined;
   /** Called with each event of an answer. What this and the next functions throw is an uncaught error of the page. */
   readonly onEvent?: ((event: BotEvent, message: ChannelMessage) => void) | undefined;
   /** Called with each answer that has ended, also if it was stopped or has failed. */
   readonly onFinish?: ((message: ChannelMessage) => void) | undefined;
   /** Called with each new `error` of the snapshot. */
   readonly onError?: ((error: RelayError) => void) | undefined;
+  /** What few pages need. */
+  readonly expert?:
+    | {
+        /** The id of the user whose conversation it is. For another one, the channel stays empty. */
+        readonly user?: string | undefined;
+        /** How long the channel is kept without a subscriber and without a run, in ms; five minutes by default. */
+        readonly gcMs?: number | undefined;
+      }
+    | undefined;
 }
 
-/** A message: its text, its files, and members of the bot's own form, such as `payload`. */
+/** A message of the user. */
 export interface NewMessage {
   /** What the user says. */
-  readonly text?: string;
+  readonly text?: string | undefined;
   /** What `upload` has resolved with. */
-  readonly files?: readonly FilePart[];
-  readonly [member: string]: unknown;
+  readonly files?: readonly FilePart[] | undefined;
+  /** What else the bot takes, in a form of its own. */
+  readonly payload?: unknown;
 }
 
 /** How a file is uploaded. */

@@ -26,6 +26,7 @@ const registry = new WeakMap<object, Map<string | undefined, Registered>>();
 /**
  * The channel with this id. The same client and id give the same channel, with the options of all calls; without an id,
  * it is the default one of the user. Nothing is asked until it is subscribed to, or until something is sent.
+ * @param client The client of the bot.
  * @param options Those of a later call change those that it names.
  */
 export function createChannel(client: BotClient, options: ChannelOptions = {}): Channel {
@@ -112,7 +113,7 @@ function usage(opening: ChannelOpening, { state, options, isBusy, onUse }: Usage
   let uses = 0;
   function look(): void {
     clearTimeout(timer);
-    if (uses === 0) timer = inBackground(end, options.gcMs ?? GC_MS);
+    if (uses === 0) timer = inBackground(end, options.expert?.gcMs ?? GC_MS);
   }
   function end(): void {
     // It looks again when the run has ended.

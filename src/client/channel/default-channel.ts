@@ -1,4 +1,4 @@
-import type { BotClientOptions } from '../session/bot-calls.ts';
+import type { BotSettings } from '../session/bot-calls.ts';
 import { botKey, CHANNELS, CHATS, type KeptList, type KeptOptions, keptList } from '../session/kept.ts';
 import { baseOf, randomId } from '../transport/calls.ts';
 
@@ -23,7 +23,7 @@ export function chatRows(options: KeptOptions, user: string): KeptList {
 
 /** The one of `bots` that was opened last in this tab or, if there is none, in another tab. */
 export function lastBot(
-  options: Pick<BotClientOptions, 'baseUrl' | 'store'>,
+  options: Pick<BotSettings, 'baseUrl' | 'ids'>,
   bots: readonly string[],
 ): string | undefined {
   const rows = [true, false].flatMap((isShared) => listOf(CHANNELS, options, isShared).all());
@@ -31,7 +31,7 @@ export function lastBot(
 }
 
 /** The default channels of a bot. They are kept in the tab and, unless the user is a guest, for later tabs. */
-export function defaultChannels(options: BotClientOptions): DefaultChannels {
+export function defaultChannels(options: BotSettings): DefaultChannels {
   const bot = botKey(options);
   const idsOf = (user: string) =>
     [false, ...(isGuest(user) ? [] : [true])].map((shared) => listOf(CHANNELS, options, shared));

@@ -2,7 +2,7 @@ import { isNotEnabled } from '../transport/relay-error.ts';
 import type { BotConversation } from './bot-conversation.ts';
 import type { ShownChannel } from './channel-answer.ts';
 import { isOver } from './channel-state.ts';
-import type { ChannelKey, ChannelMessage, ChannelStorage } from './channel-types.ts';
+import type { ChannelKey, ChannelMessage, MessageStorage } from './channel-types.ts';
 
 /** A conversation that is open. */
 export interface Opened {
@@ -30,9 +30,9 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
   let isKept = false;
   let isWithout = false;
   /** Calls a function of the page. Its error is shown if the conversation is still open. */
-  async function page(opened: Opened, call: (storage: ChannelStorage) => Promise<void>): Promise<void> {
+  async function page(opened: Opened, call: (storage: MessageStorage) => Promise<void>): Promise<void> {
     try {
-      if (options.history) await call(options.history);
+      if (options.messages) await call(options.messages);
     } catch (error) {
       if (opened === now()) state.fail(error);
     }
@@ -47,7 +47,7 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
     let messages: readonly ChannelMessage[] = [];
     // A new conversation has no messages, whatever the page would load.
     if (opened.isNew) await clear(opened);
-    else messages = (await options.history?.load(keyOf(opened))) ?? [];
+    else messages = (await options.messages?.load(keyOf(opened))) ?? [];
     // The user may have left meanwhile.
     if (opened !== now()) return;
     // Messages that were sent before these were loaded are kept, too.

@@ -76,11 +76,13 @@ export class BotChatElement extends ElementBase {
     void this.#shown.then(({ view }) => view.focus());
   }
 
+  /** Adds a listener, whose event has the type of its name. */
   override addEventListener<K extends keyof BotChatEventMap>(
     type: K,
     listener: (this: BotChatElement, event: BotChatEventMap[K]) => unknown,
     options?: boolean | AddEventListenerOptions,
   ): void;
+  /** Adds a listener of any other event. */
   override addEventListener(
     type: string,
     listener: EventListenerOrEventListenerObject | null,

@@ -53,7 +53,7 @@ function newChats(client: BotClient): Chats {
   const { user, all } = list;
   const keep = (id: string) => defaultChannels(options).choose(user(), id);
   const channelOf = (id: string) =>
-    id === first.id ? first : createChannel(client, { id, user: user(), whileBusy: 'queue' });
+    id === first.id ? first : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() } });
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);

@@ -3,35 +3,20 @@ import { answerOf, type Call, type Caller, type CallsOptions, streamOf } from '.
 import { type MessageStream, messageStream, type OnState } from '../transport/message-stream.ts';
 import type { OpenStream } from '../transport/reconnecting.ts';
 import { giveHint, isSignedOut, RelayError, signedOut } from '../transport/relay-error.ts';
-import type { MessageStore } from './kept.ts';
+import type { IdStorage } from './kept.ts';
 import type { SessionTracker } from './session-tracker.ts';
 
 /** Three times the default of the relay's `HEARTBEAT_MS`. */
 const SILENCE_MS = 45_000;
 
-/** The settings of the bot service's own libraries. */
-export interface BotClientOptions extends CallsOptions {
-  /** The namespace of the bot. */
+/** What a client is made with: the options of `createBotClient` in one list. */
+export interface BotSettings extends CallsOptions {
   readonly namespace: string;
-  /** The bot's name in its namespace. */
   readonly botProviderName: string;
-  /**
-   * A key of the bot service, for servers and scripts: `baseUrl` is then the address of the bot service itself, and
-   * nobody signs in. In a browser it is refused: leave it out there, and use the relay.
-   */
   readonly apiKey?: string | undefined;
-  /**
-   * How long a stream may be silent before it counts as lost, in ms; 45,000 by default, and 200,000 with `apiKey`. At
-   * least twice the relay's `HEARTBEAT_MS`.
-   */
-  readonly silenceMs?: number;
-  /** For kinds of events that the application has added to `Facts`. */
-  readonly guards?: Guards;
-  /**
-   * Keeps the ids of default channels and the names of messages under way in place of the browser's storage; no texts.
-   * Null keeps nothing, and so does Node.js by default.
-   */
-  readonly store?: MessageStore | null;
+  readonly silenceMs?: number | undefined;
+  readonly guards?: Guards | undefined;
+  readonly ids?: IdStorage | null | undefined;
 }
 
 /** Calls of one bot's operations. The tracker learns from each answer whether somebody is signed in. */
@@ -71,7 +56,7 @@ export interface BotCallsDependencies {
 }
 
 /** The calls of the bot that `options` name. */
-export function botCalls(options: BotClientOptions, { call, tracker }: BotCallsDependencies): BotCalls {
+export function botCalls(options: BotSettings, { call, tracker }: BotCallsDependencies): BotCalls {
   const { namespace, botProviderName, silenceMs = SILENCE_MS, guards } = options;
   const base = `/generic/ns/${encodeURIComponent(namespace)}/bot-provider/${encodeURIComponent(botProviderName)}/`;
   const pathOf = (operation: string, query?: Readonly<Record<string, string>>) =>

@@ -1,9 +1,9 @@
-import type { BotCalls, BotClientOptions } from './bot-calls.ts';
+import type { BotCalls, BotSettings } from './bot-calls.ts';
 import type { SessionTracker, Tabs } from './session-tracker.ts';
 
 /** What a client has besides its public functions. Channels and transports work with it. */
 export interface ClientInternals {
-  readonly options: BotClientOptions;
+  readonly options: BotSettings;
   readonly calls: BotCalls;
   readonly tracker: SessionTracker;
   readonly tabs: Tabs;

@@ -1,5 +1,5 @@
 import { baseOf } from '../transport/calls.ts';
-import type { BotClientOptions } from './bot-calls.ts';
+import type { BotSettings } from './bot-calls.ts';
 
 /** Longer than the bot service may take: it sends no heartbeats. In ms. */
 const SILENCE_MS = 200_000;
@@ -9,7 +9,7 @@ const NEVER = '9999-12-31T23:59:59Z';
 const SESSION = { user: { id: 'api-key', name: 'API key' }, idleExpiresAt: NEVER, absoluteExpiresAt: NEVER };
 
 const REFUSED = {
-  type: 'about:blank',
+  type: '/docs/problems.md#upstream_key_rejected',
   code: 'upstream_key_rejected',
   detail: 'The bot service has refused the API key.',
   retryable: false,
@@ -18,14 +18,15 @@ const REFUSED = {
 /**
  * The options of a client that talks to the bot service itself. Their `fetch` alone has the key, and adds it. It also
  * answers what only a relay can be asked: who is signed in.
- * @throws TypeError in a browser, and for a key that cannot be in a header
+ * @throws TypeError in a browser, without the service's address, and for a key that cannot be in a header
  */
-export function directConnect({ apiKey = '', ...options }: BotClientOptions): BotClientOptions {
+export function directConnect({ apiKey = '', ...options }: BotSettings): BotSettings {
   // A worker of a browser has no document.
   if (globalThis.document ?? globalThis.location)
     throw new TypeError('In a browser, leave out apiKey, and use the relay: it adds the key.');
   // `Headers` would repeat the key in its error.
   if (!/^[!-~]+$/.test(apiKey)) throw new TypeError('apiKey must be printable ASCII without spaces.');
+  if (!options.baseUrl) throw new TypeError('With apiKey, baseUrl must be the address of the bot service.');
   const ofSession = `${baseOf(options)}/auth/`;
   const own: typeof fetch = async (url, init = {}) => {
     if (`${url}`.startsWith(ofSession)) return Response.json(SESSION);
@@ -38,5 +39,5 @@ export function directConnect({ apiKey = '', ...options }: BotClientOptions): Bo
     await response.body?.cancel();
     return Response.json({ ...REFUSED, status }, { status });
   };
-  return { silenceMs: SILENCE_MS, ...options, fetch: own };
+  return { ...options, silenceMs: options.silenceMs ?? SILENCE_MS, fetch: own };
 }

@@ -1,7 +1,7 @@
 import { baseOf } from '../transport/calls.ts';
 
 /** Where the browser keeps something: `sessionStorage`, or something like it. */
-export interface MessageStore {
+export interface IdStorage {
   /** The text that is kept under `key`; null if there is none. */
   getItem(key: string): string | null;
   /** Keeps a text under `key`. */
@@ -12,8 +12,8 @@ export interface MessageStore {
 
 /** Undefined in Node.js. */
 declare const document: unknown;
-declare const localStorage: MessageStore;
-declare const sessionStorage: MessageStore;
+declare const localStorage: IdStorage;
+declare const sessionStorage: IdStorage;
 
 /** How long a row is kept, in ms. */
 const LONGEST_MS = 30 * 24 * 3_600_000;
@@ -32,7 +32,7 @@ export interface KeptList {
 /** Where a list is kept. */
 export interface KeptOptions {
   /** In place of the browser's own; null keeps nothing, which is the default in Node.js. */
-  readonly store?: MessageStore | null | undefined;
+  readonly ids?: IdStorage | null | undefined;
   /** Whether all tabs share the list, also later ones. */
   readonly isShared?: boolean;
   /** How many rows are kept, 20 by default: the newest. */
@@ -40,12 +40,12 @@ export interface KeptOptions {
 }
 
 /** The list that is kept under `key`. */
-export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptOptions): KeptList {
-  function withStore<T>(use: (storage: MessageStore) => T): T | undefined {
+export function keptList(key: string, { ids, isShared, max = MAX_ROWS }: KeptOptions): KeptList {
+  function withStore<T>(use: (storage: IdStorage) => T): T | undefined {
     try {
       // A browser may throw an error at the name of the storage.
       const own = () => (isShared ? localStorage : sessionStorage);
-      const storage = store === undefined && typeof document === 'object' ? own() : store;
+      const storage = ids === undefined && typeof document === 'object' ? own() : ids;
       return storage ? use(storage) : undefined;
     } catch {
       return undefined;
@@ -57,7 +57,7 @@ export function keptList(key: string, { store, isShared, max = MAX_ROWS }: KeptO
     );
   return {
     all() {
-      const read = (storage: MessageStore) => [...JSON.parse(storage.getItem(key) ?? '[]')].filter(isRow);
+      const read = (storage: IdStorage) => [...JSON.parse(storage.getItem(key) ?? '[]')].filter(isRow);
       const rows = withStore(read) ?? [];
       const kept = rows.filter(([at]) => at > Date.now() - LONGEST_MS);
       if (kept.length < rows.length) set(kept);

@@ -1,6 +1,6 @@
 import { baseOf, caller, randomId } from '../transport/calls.ts';
 import type { MessageStream, SendOptions } from '../transport/message-stream.ts';
-import { type BotClientOptions, botCalls, nameOf } from './bot-calls.ts';
+import { type BotSettings, botCalls, nameOf } from './bot-calls.ts';
 import { setInternals } from './client-internals.ts';
 import { sessionCalls } from './session-calls.ts';
 import { type Session, sessionTracker, tabsOf } from './session-tracker.ts';
@@ -10,11 +10,38 @@ export interface BotClient extends EventTarget {
   /**
    * Sends a message, which is a paid run. It is sent when its answer is first read; that fails if somebody has signed in
    * or out meanwhile.
-   * @param message Its text, in a conversation of this client and session, or an object in the bot's own form. An object
-   * is joined after a break only if it has a `customChannelId`, and a `customMessageId` that is new for each message.
+   * @param message Its text, in a conversation of this client and session, or an object as the bot service takes it. An
+   * object is joined after a break only if it has a `customChannelId`, and a `customMessageId` that is new for each message.
    * @returns The answer. Reading it throws a RelayError, or the reason of `signal`.
    */
-  send(message: string | object, options?: SendOptions): MessageStream;
+  send(
+    message:
+      | string
+      | {
+          /** The id of the conversation. */
+          readonly customChannelId?: string | undefined;
+          /** The id of the message. */
+          readonly customMessageId?: string | undefined;
+          /** What the user says. */
+          readonly text?: string | undefined;
+          /** `NONE` for a message, which is the default of the bot service. */
+          readonly action?: 'NONE' | 'RESET_CHANNEL' | 'RESPONSE_TOOL_CALL_CONSENT' | undefined;
+          /** What else the bot takes, in a form of its own. */
+          readonly payload?: unknown;
+          /** The ids of files that were uploaded in this conversation. */
+          readonly blobIds?: readonly string[] | undefined;
+          /** With `RESPONSE_TOOL_CALL_CONSENT`: what the user has decided. */
+          readonly toolCallConsents?:
+            | readonly {
+                /** That of a pending call. */
+                readonly toolCallId: string;
+                /** Whether the bot may call it. */
+                readonly result: 'ALLOW_ONCE' | 'ALLOW_ALWAYS' | 'DENY_ONCE';
+              }[]
+            | undefined;
+        },
+    options?: SendOptions,
+  ): MessageStream;
   /**
    * Signs in with a password, with `AUTH_MODE=password`.
    * @throws RelayError
@@ -45,7 +72,7 @@ export interface BotClient extends EventTarget {
 }
 
 /** A client without a key. @throws TypeError if `baseUrl` is no address */
-export function relayClient(options: BotClientOptions): BotClient {
+export function relayClient(options: BotSettings): BotClient {
   const call = caller(options);
   const client = new EventTarget();
   const tracker = sessionTracker(() => client.dispatchEvent(new Event('signed-out')));

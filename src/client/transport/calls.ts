@@ -2,17 +2,11 @@ import { errorOf, RelayError, type Retryable, UNREACHABLE } from './relay-error.
 
 /** How the relay is reached. */
 export interface CallsOptions {
-  /**
-   * The origin of the relay with its base path: `https://chat.example.com`, or `/chat-api`. On the page's own origin the
-   * base path alone, or empty; in Node.js always a URL.
-   */
+  /** The origin of the relay with its base path. On the page's own origin the base path alone, or empty. */
   readonly baseUrl: string;
   /** In place of the global `fetch`. */
-  readonly fetch?: typeof fetch;
-  /**
-   * `keep`: in Node.js, the client keeps the cookies of the relay in memory. It is then a client of one user: a server
-   * needs one for each. Browsers keep cookies themselves.
-   */
+  readonly fetch?: typeof fetch | undefined;
+  /** `keep`: the client keeps the cookies of the relay in memory, as a browser does. */
   readonly cookies?: 'keep' | undefined;
 }
 
@@ -43,7 +37,10 @@ export function caller(options: CallsOptions): Caller {
     if (cookies.size) headers.set('Cookie', [...cookies.values()].join('; '));
     signal?.throwIfAborted();
     // Not before a call, since a server may render the page without one.
-    if (!by && typeof location === 'undefined' && !/^h/i.test(base)) throw wrongBase();
+    if (!by && typeof location === 'undefined' && !/^h/i.test(base))
+      throw new TypeError(
+        'baseUrl must be the URL of the relay in Node.js, such as https://chat.example.com.',
+      );
     const response = await (by ?? fetch)(base + path, {
       ...init,
       signal,

@@ -1,4 +1,4 @@
-import type { BotEvent, CalledTool, Facts, Guards } from './bot-event.ts';
+import type { BotEvent, Facts, Guards } from './bot-event.ts';
 import { RelayError } from './relay-error.ts';
 
 type Guard = (value: unknown) => boolean;
@@ -142,6 +142,11 @@ export function timeOf({ raw }: BotEvent): number | undefined {
 export type ToolFacts = Facts['asgard.tool_call.start'] &
   Facts['asgard.tool_call.complete'] &
   Facts['asgard.tool_call.consent'];
+
+type CalledTool = ToolFacts['toolCallStart'];
+
+/** A tool, and what it is called with. */
+export type Tool = CalledTool['toolCall'];
 
 /** The id of a tool call: the same process and number mean the same call. */
 export function callIdOf({ processId, callSeq }: Pick<CalledTool, 'processId' | 'callSeq'>): string {

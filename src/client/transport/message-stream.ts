@@ -1,4 +1,5 @@
 import { createParser } from 'eventsource-parser';
+import { answerText } from './answer-text.ts';
 import type { BotEvent, Guards } from './bot-event.ts';
 import { eventReader } from './known-events.ts';
 import { reconnecting, type StreamSources } from './reconnecting.ts';
@@ -9,10 +10,12 @@ import { pause } from './waits.ts';
 export type MessageState = 'waiting' | 'streaming' | 'done';
 
 /**
- * The answer to a message: its events, for one `for await`. A second loop throws an Error. The message is sent when
- * reading begins, and is aborted when reading stops.
+ * The answer to a message, for one `for await`: its `text`, or all of its events. A second loop throws an Error. The
+ * message is sent when reading begins, and is aborted when reading stops.
  */
 export interface MessageStream extends AsyncIterable<BotEvent> {
+  /** The text of the answer, in pieces to append. Reading it throws a RelayError if the run has failed, too. */
+  readonly text: AsyncIterable<string>;
   /** What it does now. */
   readonly state: MessageState;
   /** The message's id in the relay's log; known as soon as the relay answers, even with an error. */
@@ -60,7 +63,8 @@ export function messageStream(options: MessageStreamOptions): MessageStream {
     info.state = state;
     options.onState?.(state, stream);
   };
-  const stream = Object.assign(info, readOnce(eventsOf(options, info, enter)));
+  const events = readOnce(eventsOf(options, info, enter));
+  const stream = Object.assign(info, events, { text: readOnce(answerText(events)) });
   return stream;
 }
 

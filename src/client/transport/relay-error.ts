@@ -23,28 +23,6 @@ export type ClientErrorCode =
  */
 export type Retryable = false | 'new message' | 'same message';
 
-/** What a RelayError says besides its message. */
-export interface RelayErrorFields extends ErrorOptions {
-  /** A code of the relay's table of errors, or one of the client's own. */
-  readonly code: ClientErrorCode | (string & {});
-  /** The HTTP status; 0 if there was no answer. */
-  readonly status: number;
-  /** In how many seconds to try again, if the relay has said so. */
-  readonly retryAfter?: number | undefined;
-  /** The request's id in the relay's log. */
-  readonly requestId?: string | undefined;
-  /** Whether another try makes sense, if the relay has said so. */
-  readonly retryable?: Retryable | undefined;
-  /** True if the bot may run, or the operation may have been done. */
-  readonly maybeStarted?: boolean | undefined;
-  /** What may be wrong with the set-up: for developers, not for users. */
-  readonly hint?: string | undefined;
-  /** The JSON with which the bot service refused, for `upstream_refused`. */
-  readonly upstream?: unknown;
-  /** For developers: the status of the bot service, if it has answered with neither a stream nor a refusal. */
-  readonly upstreamStatus?: number | undefined;
-}
-
 /** The message of `unreachable`. */
 export const UNREACHABLE = 'The server is unreachable.';
 
@@ -52,18 +30,44 @@ export const UNREACHABLE = 'The server is unreachable.';
 const hints = new Set<string>();
 
 /** Why a call or a message failed. `message` is one sentence that a page can show. */
-export class RelayError extends Error implements RelayErrorFields {
-  declare readonly code: RelayErrorFields['code'];
+export class RelayError extends Error {
+  /** A code of the relay's table of errors, or one of the client's own. */
+  declare readonly code: ClientErrorCode | (string & {});
+  /** The HTTP status; 0 if there was no answer. */
   declare readonly status: number;
+  /** In how many seconds to try again, if the relay has said so. */
   declare readonly retryAfter: number | undefined;
+  /** The request's id in the relay's log. */
   declare readonly requestId: string | undefined;
+  /** Whether another try makes sense, if the relay has said so. */
   declare readonly retryable: Retryable | undefined;
+  /** True if the bot may run, or the operation may have been done. */
   declare readonly maybeStarted: boolean | undefined;
+  /** What may be wrong with the set-up: for developers, not for users. */
   declare readonly hint: string | undefined;
+  /** The JSON with which the bot service refused, for `upstream_refused`. */
   declare readonly upstream: unknown;
+  /** For developers: the status of the bot service, if it has answered with neither a stream nor a refusal. */
   declare readonly upstreamStatus: number | undefined;
 
-  constructor(message: string, fields: RelayErrorFields) {
+  /** Its `fields` become its members. */
+  constructor(
+    message: string,
+    fields: Pick<RelayError, 'code' | 'status'> &
+      Partial<
+        Pick<
+          RelayError,
+          | 'retryAfter'
+          | 'requestId'
+          | 'retryable'
+          | 'maybeStarted'
+          | 'hint'
+          | 'upstream'
+          | 'upstreamStatus'
+          | 'cause'
+        >
+      >,
+  ) {
     super(message, fields);
     const { code, status, requestId, retryAfter, retryable, maybeStarted, hint } = fields;
     const { upstream, upstreamStatus } = fields;
@@ -130,8 +134,9 @@ interface Problem {
 
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
 
+/** Its `type` is a link to the paragraph about its code, wherever the relay's documents are. */
 function asProblem(problem: MaybeProblem): Problem | undefined {
-  return problem?.type === 'about:blank' && problem.code ? problem : undefined;
+  return problem?.code && `${problem.type}`.endsWith(`#${problem.code}`) ? problem : undefined;
 }
 
 /** The error of a call whose session is over: nobody is signed in, or another user. */

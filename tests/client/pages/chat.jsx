@@ -49,7 +49,7 @@ const test = {
     const headers = { 'Content-Type': 'text/event-stream' };
     const own = (url, init) =>
       init?.body?.includes('"own ') ? Promise.resolve(new Response(events, { headers })) : fetch(url, init);
-    test.mount({ bot: { fetch: own } });
+    test.mount({ bot: { expert: { fetch: own } } });
   },
   unmount() {
     test.root.unmount();
@@ -70,7 +70,7 @@ function Bot({ children, ...options }) {
     baseUrl: '',
     namespace: 'acme',
     botProviderName: 'helper',
-    fetch: (...call) => fetch(...call),
+    expert: { fetch: (...call) => fetch(...call) },
   };
   return (
     <BotProvider {...given} {...options}>

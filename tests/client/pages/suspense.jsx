@@ -87,7 +87,7 @@ const test = {
   isKept: () => createChannel(client, OPTIONS) === test.channel,
   /** Has it kept for a moment only from now on. */
   unmount() {
-    createChannel(client, { ...OPTIONS, gcMs: 200 });
+    createChannel(client, { ...OPTIONS, expert: { gcMs: 200 } });
     test.root.unmount();
   },
   tick: 0,

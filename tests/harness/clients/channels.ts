@@ -2,11 +2,7 @@ import { afterEach, beforeEach, expect } from '@jest/globals';
 import { textOf } from '../../../src/client/channel/channel-state.ts';
 import type { Channel, ChannelMessage, ChannelOptions } from '../../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../../src/client/channel/create-channel.ts';
-import {
-  type BotClient,
-  type BotClientOptions,
-  createBotClient,
-} from '../../../src/client/session/bot-client.ts';
+import type { BotClient } from '../../../src/client/session/bot-client.ts';
 import { startBotService } from '../../../src/service/bot-service.ts';
 import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
@@ -14,6 +10,7 @@ import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../relay/r
 import { startBotRuns } from '../service/bot-runs.ts';
 import { startRawUpstream } from '../service/raw-upstream.ts';
 import { jsonAnswer } from './suspend.ts';
+import { type TestOptions, testClient } from './test-client.ts';
 
 const unhandled: unknown[] = [];
 const note = (reason: unknown) => void unhandled.push(reason);
@@ -33,7 +30,7 @@ export function refuseUnhandledRejections(): void {
  * left before has been dropped, too.
  */
 export async function aChannelWasDropped(client: BotClient, gcMs: number): Promise<void> {
-  const options = { id: 'to be dropped', gcMs };
+  const options = { id: 'to be dropped', expert: { gcMs } };
   const channel = createChannel(client, options);
   channel.subscribe(() => {})();
   await until(() => createChannel(client, options) !== channel);
@@ -118,8 +115,8 @@ async function stageAt(
   const relay = await startRelay(service.url, environment);
   const leaves: (() => void)[] = [];
   /** A client of this user, who is signed in. */
-  const signedIn = async (options?: Partial<BotClientOptions>, user = USER): Promise<BotClient> => {
-    const client = createBotClient({ cookies: 'keep', baseUrl: relay.url, ...bot, ...options });
+  const signedIn = async (options?: Partial<TestOptions>, user = USER): Promise<BotClient> => {
+    const client = testClient({ baseUrl: relay.url, ...bot, ...options });
     await client.signIn(user.name, user.password);
     return client;
   };
@@ -127,7 +124,7 @@ async function stageAt(
     relay,
     signedIn,
     /** A channel that is subscribed to and shows who is signed in. */
-    async channel(options?: ChannelOptions, clientOptions?: Partial<BotClientOptions>): Promise<Channel> {
+    async channel(options?: ChannelOptions, clientOptions?: Partial<TestOptions>): Promise<Channel> {
       const channel = createChannel(await signedIn(clientOptions), options);
       leaves.push(channel.subscribe(() => {}));
       await until(() => channel.getSnapshot().session?.user.name === USER.name);

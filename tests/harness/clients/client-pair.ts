@@ -1,12 +1,8 @@
 import type { Socket } from 'node:net';
-import {
-  type BotClient,
-  type BotClientOptions,
-  type BotEvent,
-  createBotClient,
-} from '../../../src/client/session/bot-client.ts';
+import type { BotClient, BotEvent } from '../../../src/client/session/bot-client.ts';
 import { startRelay, USER } from '../relay/relay.ts';
 import { type RawRequest, startRawUpstream } from '../service/raw-upstream.ts';
+import { type TestOptions, testClient } from './test-client.ts';
 
 export type ClientPair = Awaited<ReturnType<typeof startClientPair>>;
 
@@ -14,15 +10,15 @@ export type ClientPair = Awaited<ReturnType<typeof startClientPair>>;
 export async function startClientPair(
   onRequest: (socket: Socket, request: RawRequest) => void,
   environment: Record<string, string> = {},
-  options: Partial<BotClientOptions> = {},
+  options: Partial<TestOptions> = {},
 ) {
   const upstream = await startRawUpstream(onRequest);
   // So that the upstream sees at once that a client has left.
   const relay = await startRelay(upstream.url, { JOIN_GRACE_MS: '0', ...environment });
   const settings = { namespace: 'acme', botProviderName: 'helper', ...options };
   /** Another client of the same bot, without a session. */
-  const newClient = (others: Partial<BotClientOptions> = {}) =>
-    createBotClient({ cookies: 'keep', baseUrl: relay.url, ...settings, ...others });
+  const newClient = (others: Partial<TestOptions> = {}) =>
+    testClient({ baseUrl: relay.url, ...settings, ...others });
   const client = newClient();
   await client.signIn(USER.name, USER.password);
   return {

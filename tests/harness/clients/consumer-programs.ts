@@ -2,13 +2,20 @@
 export const PROGRAM = `
 import {
   type BotClient, type BotEvent, type Channel, type ChannelSnapshot, createBotClient, createChannel, type Facts,
-  type Guards, type MessagePart, textOf, type Verdict, type KnownEvent, type MessageState, type PendingCall, type UnknownEvent,
-  type MessageStore, type MessageStream, RelayError, type SendOptions, type Session,
+  type Guards, type MessagePart, textOf, type Verdict, type KnownEvent, type MessageState, type UnknownEvent,
+  type IdStorage, type MessageStream, RelayError, type SendOptions, type Session,
 } from 'bot-relay-client';
 import { botChatTransport, type BotChatTransport } from 'bot-relay-client/ai-sdk';
 
 const client: BotClient = createBotClient({ baseUrl: '/chat-api', namespace: 'acme', botProviderName: 'helper' });
-createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', silenceMs: 30_000, fetch: globalThis.fetch });
+createBotClient({ bot: 'a/b', expert: { silenceMs: 30_000, fetch: globalThis.fetch, cookies: 'keep' } });
+createBotClient({ baseUrl: 'https://chat.example.com', bot: 'a/b', apiKey: 'key' });
+// @ts-expect-error: a bot is named in one of two ways
+createBotClient({ bot: 'a/b', namespace: 'a', botProviderName: 'b' });
+// @ts-expect-error: few pages need it
+createBotClient({ bot: 'a/b', silenceMs: 30_000 });
+// @ts-expect-error: a client has a bot
+createBotClient({});
 // @ts-expect-error: the key is a text
 createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', apiKey: 1 });
 // @ts-expect-error: the bot has a name
@@ -35,7 +42,7 @@ function said(event: BotEvent): string | undefined {
       // @ts-expect-error: it may have files only
       return event.fact.messageUser.text satisfies string;
     case 'asgard.tool_call.consent': {
-      const calls: readonly PendingCall[] = event.fact.toolCallConsent.pendingCalls;
+      const calls: Facts['asgard.tool_call.consent']['toolCallConsent']['pendingCalls'] = event.fact.toolCallConsent.pendingCalls;
       return calls[0]?.toolCallId;
     }
     case 'asgard.run.error':
@@ -104,9 +111,14 @@ export async function talk(): Promise<string> {
   }
   const options: SendOptions = { signal: stop.signal, onState: (state, of) => states.push(state, of.state) };
   for await (const event of client.send('Hello', options)) void (event satisfies BotEvent);
-  const store: MessageStore = { getItem: () => null, setItem() {}, removeItem() {} };
-  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store });
-  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', store: null });
+  const pieces: string[] = [];
+  for await (const text of client.send('Hello').text) pieces.push(text);
+  for await (const text of client.send({ text: 'Hello', payload: { page: 1 } }).text) pieces.push(text);
+  // @ts-expect-error: a message has no such member
+  client.send({ txt: 'Hello' });
+  const ids: IdStorage = { getItem: () => null, setItem() {}, removeItem() {} };
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', ids });
+  createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', ids: null });
   const channel: Channel = createChannel(client, { id: 'my-channel', onEvent: (event) => void (event satisfies BotEvent) });
   const { status, messages, isLoading }: ChannelSnapshot = channel.getSnapshot();
   const first: MessagePart | undefined = messages[0]?.parts[0];
@@ -125,12 +137,14 @@ export async function talk(): Promise<string> {
 export const COMPONENT = `
 import {
   type Bot, BotProvider, type BotProviderProps, type Channel, type ChannelMessage, type ChannelOptions,
-  createBotClient, createChannel,
+  BotChat, createBotClient, createChannel, type MessageStorage,
   type FilePart, RelayError, textOf, useBot, useBotClient, type UseBotOptions, useSession,
 } from 'bot-relay-client/react';
+import type { BotChatElement } from 'bot-relay-client/element';
+import { useRef } from 'react';
 
 const plain = { baseUrl: '', namespace: 'ns', botProviderName: 'bot' };
-export const options: ChannelOptions = { id: 'my-channel', whileBusy: 'queue', gcMs: 1000 };
+export const options: ChannelOptions = { id: 'my-channel', whileBusy: 'queue', expert: { gcMs: 1000 } };
 export const given: BotProviderProps = { client: createBotClient(plain) };
 function Row({ message }: { message: ChannelMessage }) {
   const { id, role, state, error, metadata } = message;
@@ -141,14 +155,14 @@ export function Chat() {
   const channel: Channel = createChannel(useBotClient(), { id: 'my-channel' });
   const others: UseBotOptions = { channel };
   const same: Bot = useBot(others);
-  const { messages, status, error, send, stop, upload, retry, consent, feedback, reset } = bot;
+  const { messages, status, error, send, stop, upload, regenerate, consent, feedback, reset } = bot;
   const { session, signIn, signInAsGuest, signInUrl, signOut } = useSession();
   const sent: Promise<ChannelMessage | undefined> = send('Hello');
   const withFile = async (file: File) => {
     const part: FilePart | undefined = await upload(file, { onProgress: (n) => n.toFixed() });
     if (part !== undefined) await send({ text: 'See', files: [part], payload: {} });
   };
-  void [withFile, same.id, retry(), consent('id', 'always'), feedback('id', 'GOOD'), reset()];
+  void [withFile, same.id, regenerate(), consent('id', 'always'), feedback('id', 'GOOD'), reset()];
   const leave = async () => {
     const { logoutUrl } = await signOut();
     if (logoutUrl) location.assign(logoutUrl);
@@ -162,7 +176,24 @@ export function Chat() {
     </form>
   );
 }
-export const App = () => <BotProvider {...plain}><BotProvider {...given}><Chat /></BotProvider></BotProvider>;
+export const kept: MessageStorage = { load: async () => [], save: async () => {}, clear: async () => {} };
+export function Elements() {
+  const whole = useRef<BotChatElement>(null);
+  return (
+    <>
+      <bot-chat
+        ref={whole} base-url="/chat-api" bot="demo/echo" channel="one" lang="ar" heading="Help" placeholder="Ask"
+        suggestions="One" theme="dark" logo="/logo.svg" class="chat" id="chat" style={{ height: 400 }}
+      />
+      <BotChat
+        ref={whole} baseUrl="/chat-api" bot="demo/echo" channel="one" lang="ar" heading="Help" placeholder="Ask"
+        suggestions={['One', 'Two']} theme="light" logo="/logo.svg" className="chat" style={{ height: 400 }}
+        onReady={(session) => session?.user.name} onError={(error) => error.message} onSignedOut={() => whole.current?.remove()}
+      />
+    </>
+  );
+}
+export const App = () => <BotProvider {...plain}><BotProvider bot="ns/bot"><BotProvider {...given}><Chat /></BotProvider></BotProvider></BotProvider>;
 `;
 
 /** A chat of the AI SDK over the transport, and one with the messages of a channel. */
@@ -170,7 +201,7 @@ export const AI_SDK_CHAT = `
 import { Chat } from '@ai-sdk/react';
 import type { ChatTransport, UIMessage } from 'ai';
 import { type ChannelMessage, createBotClient, createChannel } from 'bot-relay-client';
-import { botChatTransport, type BotChatTransport, type BotChatTransportOptions, RelayError } from 'bot-relay-client/ai-sdk';
+import { botChatTransport, type BotChatTransport, type BotChatTransportOptions, loadMessages, RelayError } from 'bot-relay-client/ai-sdk';
 
 const client = createBotClient({ baseUrl: '', namespace: 'ns', botProviderName: 'bot' });
 const options: BotChatTransportOptions = { regenerate: 'new-run', onStopError: (error) => void error.requestId };
@@ -185,6 +216,7 @@ botChatTransport(client, { regenerate: true });
 botChatTransport({ baseUrl: '' });
 
 export const ofChannel = (messages: readonly ChannelMessage[]): UIMessage[] => [...messages];
+export const before = async (): Promise<UIMessage[]> => loadMessages(client, 'my-chat');
 const { messages } = createChannel(client).getSnapshot();
 export const continued = new Chat({ messages: [...messages], transport });
 `;
@@ -194,6 +226,13 @@ export const MISTAKES = [
   "BotProvider({ baseUrl: '', namespace: 'ns' })",
   "BotProvider({ baseUrl: '', namespace: 'ns', botProviderName: 'bot', apiKey: 'key' })",
   'useBot(options).send(5)',
+  "useBot(options).send({ txt: 'Hello' })",
+  "useBot({ id: 'one', gcMs: 5 })",
+  "BotProvider({ bot: 'a/b', namespace: 'a', botProviderName: 'b' })",
+  'BotChat({ bot: 5 })',
+  "createElement(BotChat, { theme: 'blue' })",
+  '<bot-chat theme="blue" />',
+  '<bot-chat colour="blue" />',
   "useBot(options).upload('file')",
   "useBot(options).status === 'done'",
   'useSession().session.user',

@@ -1,12 +1,7 @@
 import type { Socket } from 'node:net';
 import { expect } from '@jest/globals';
 import { botConversation } from '../../../src/client/channel/bot-conversation.ts';
-import {
-  type BotClient,
-  type BotClientOptions,
-  createBotClient,
-  type MessageState,
-} from '../../../src/client/session/bot-client.ts';
+import type { BotClient, MessageState } from '../../../src/client/session/bot-client.ts';
 import { testSideBySide } from '../clock/side-by-side.ts';
 import {
   chunk,
@@ -18,6 +13,7 @@ import {
   wholeStream,
 } from '../service/raw-upstream.ts';
 import { dataOf, readAll } from './client-pair.ts';
+import { type TestOptions, testClient } from './test-client.ts';
 
 /** Answers one request on its socket. */
 export type Answer = (socket: Socket, request: RawRequest) => void;
@@ -30,8 +26,8 @@ export const ids = (...numbers: number[]) => numbers.map((id) => jsonEvent(id, i
 export const times = (count: number, call: string) => Array<string>(count).fill(call);
 
 /** A problem of the relay (RFC 9457) with these fields. */
-export const problemOf = (fields: object) =>
-  JSON.stringify({ type: 'about:blank', status: 502, detail: 'No.', ...fields });
+export const problemOf = (fields: { readonly code: string; readonly [name: string]: unknown }) =>
+  JSON.stringify({ type: `/docs/problems.md#${fields.code}`, status: 502, detail: 'No.', ...fields });
 /** The error event with which the relay ends a stream. */
 export const errorEvent = (code: string, fields: object = {}) =>
   `event: error\ndata: ${problemOf({ code, ...fields })}\n\n`;
@@ -61,7 +57,7 @@ export const page =
   (socket) =>
     void socket.end(plainAnswer(`${status} Page`, ['Content-Type: text/html'], '<h1>Page</h1>'));
 
-export interface Script extends Partial<BotClientOptions> {
+export interface Script extends Partial<TestOptions> {
   /** The answers to messages and to requests of a history, in order; later ones get the last. */
   readonly answers: readonly Answer[];
   /** The answers to those who ask for a message by its name. Without any, there is no such run. */
@@ -98,7 +94,7 @@ export async function scripted({ answers, joined = NO_RUN, ...options }: Script)
   });
   const requests = () => server.requests.filter((request) => !isOfSession(request));
   return {
-    client: createBotClient({ baseUrl: server.url, namespace: 'a', botProviderName: 'b', ...options }),
+    client: testClient({ baseUrl: server.url, namespace: 'a', botProviderName: 'b', ...options }),
     requests,
     calls: () =>
       requests().map((request) => {

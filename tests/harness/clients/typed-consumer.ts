@@ -8,7 +8,8 @@ import { AI_SDK_CHAT, COMPONENT, MISTAKES, PROGRAM } from './consumer-programs.t
 
 /** One project for each version of React; the package has been installed in both. */
 const FOLDERS = { '18': 'react-18', '19': 'react-19' } as const;
-const WRONG = `import { BotProvider, useBot, type UseBotOptions, useSession } from 'bot-relay-client/react';
+const WRONG = `import { BotChat, BotProvider, useBot, type UseBotOptions, useSession } from 'bot-relay-client/react';
+import { createElement } from 'react';
 export function wrong(options: UseBotOptions) {
 ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 }

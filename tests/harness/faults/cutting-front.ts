@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
-import type { BotClientOptions, MessageStore } from '../../../src/client/session/bot-client.ts';
+import type { IdStorage } from '../../../src/client/session/bot-client.ts';
 import { startClientPair } from '../clients/client-pair.ts';
+import type { TestOptions } from '../clients/test-client.ts';
 import { USER } from '../relay/relay.ts';
 import { chunk, LAST_CHUNK, STREAM_HEAD } from '../service/raw-upstream.ts';
 import { startFakeLoadBalancer } from './fake-load-balancer.ts';
@@ -13,7 +14,7 @@ export type CuttingFront = Awaited<ReturnType<typeof startCuttingFront>>;
  */
 export async function startCuttingFront(
   environment: Record<string, string> = {},
-  options: Partial<BotClientOptions> = {},
+  options: Partial<TestOptions> = {},
 ) {
   /** Each call of the bot at the load balancer, as `METHOD operation`, and the id after which it asks for the rest. */
   const calls: string[] = [];
@@ -36,7 +37,7 @@ export async function startCuttingFront(
     { JOIN: 'on', JOIN_GRACE_MS: '60000', ...environment },
   );
   front.forwardTo(pair.relay.port);
-  const newClient = (others: Partial<BotClientOptions> = {}) =>
+  const newClient = (others: Partial<TestOptions> = {}) =>
     pair.newClient({ baseUrl: front.url, ...options, ...others });
   const client = newClient();
   await client.signIn(USER.name, USER.password);
@@ -56,7 +57,7 @@ export async function startCuttingFront(
 }
 
 /** A store in memory, as `sessionStorage`. */
-export function memoryStore(): { readonly kept: Map<string, string>; readonly store: MessageStore } {
+export function memoryStore(): { readonly kept: Map<string, string>; readonly store: IdStorage } {
   const kept = new Map<string, string>();
   const store = {
     getItem: (key: string) => kept.get(key) ?? null,

@@ -15,7 +15,8 @@ export const SHELL = `
 .chat-list li { display: flex; align-items: center; border-radius: .75rem; margin-block-end: .125rem; }
 .chat-list li:is(:hover, :focus-within, :has([aria-current])) { background: var(--own); }
 .chat-list li > button { flex: 1 1 0; min-inline-size: 0; border-color: transparent; background: none; text-align: start; }
-.chat-list li span { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: match-parent; }
+.chat-list li span { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: left; }
+[dir="rtl"] .chat-list li span { text-align: right; }
 .chat-list li > button:focus-visible { outline-offset: -3px; }
 .row-actions { display: flex; flex: none; inline-size: 0; overflow: hidden; }
 .chat-list li:is(:hover, :focus-within) .row-actions { inline-size: auto; overflow: visible; }
