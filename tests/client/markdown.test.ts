@@ -250,7 +250,7 @@ describeInChromium('an answer in Markdown', () => {
   test.each(['code-colors', 'math-element'])('stays as it came if %s cannot be had', async (name) => {
     const tab = await chromium.open('about:blank');
     const refused: string[] = [];
-    await tab.page.route(`**/${name}.js`, (route) => {
+    await tab.page.route(`**/${name}-*.js`, (route) => {
       refused.push(name);
       return route.fulfill({ status: 404 });
     });
