@@ -76,10 +76,19 @@ describe('docs/front-end.md', () => {
   const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
 
   test.each([
-    ['vite-config', 'vite-react', 'vite.config.ts'],
-    ['next-config', 'next', 'next.config.ts'],
-  ])('has as %s what %s has as %s', (snippet, name, file) => {
-    expect(codeOf(document, snippet)).toBe(read(name, file));
+    ['vite-react', 'react(), tailwindcss()'],
+    ['vue', 'vue()'],
+    ['svelte', 'svelte()'],
+  ])('has as vite-config what %s has, but for the plugins', (name, plugins) => {
+    const [, proxy = ''] = codeOf(document, 'vite-config').split(/(?=\nconst relay)/);
+    const withoutSpace = (code: string) => code.replace(/[\s,]/g, '');
+    expect(withoutSpace(read(name, 'vite.config.ts'))).toContain(
+      withoutSpace(proxy.replace('react()', plugins)),
+    );
+  });
+
+  test('has as next-config what next has', () => {
+    expect(codeOf(document, 'next-config')).toBe(read('next', 'next.config.ts'));
   });
 
   test('has commands that copy an example and install its packages', () => {
