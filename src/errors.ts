@@ -86,6 +86,8 @@ export interface ProblemOptions {
   headers?: Record<string, string>;
   /** The bot service's own JSON error body, with secrets masked. */
   upstream?: unknown;
+  /** The status of the bot service, if it has answered with neither a stream nor a refusal. */
+  upstreamStatus?: number;
   /** The cause: an error, or the error code of the system or a parser. Logged, never sent. */
   cause?: unknown;
   /** Why a stream that broke off was not resumed. Logged, never sent. */
@@ -179,9 +181,20 @@ export function recordOutcome(locals: FailureNotes, problem: Problem): void {
   if (userId !== undefined) locals.userId = userId;
 }
 
+/**
+ * Where the paragraphs about the codes are, as a path from the root of the project. It has no public address: with one,
+ * this is an absolute URL (RFC 9457 §3.1.1). Clients know a problem by the code behind the `#`.
+ */
+const PARAGRAPHS = '/docs/problems.md';
+
+/** The `type` of a problem: a link to the paragraph about its code. */
+export function problemType(code: ProblemCode): string {
+  return `${PARAGRAPHS}#${code}`;
+}
+
 /** The body of an error answer: a problem details document (RFC 9457 §3) with members of the relay's own. */
 export interface ProblemDocument {
-  type: 'about:blank';
+  type: string;
   title: string;
   status: number;
   code: ProblemCode;
@@ -190,13 +203,14 @@ export interface ProblemDocument {
   retryable: Retryable;
   maybeStarted?: true;
   upstream?: unknown;
+  upstreamStatus?: number;
 }
 
 /** The document of a problem, for the answer to the request `requestId`. */
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
-  const { upstream, maybeStarted } = problem.options;
+  const { upstream, upstreamStatus, maybeStarted } = problem.options;
   return {
-    type: 'about:blank',
+    type: problemType(problem.code),
     title: PROBLEMS[problem.code].title,
     status: problem.status,
     code: problem.code,
@@ -205,6 +219,7 @@ export function problemDocument(problem: Problem, requestId: string): ProblemDoc
     ...(maybeStarted && { maybeStarted }),
     requestId,
     ...(upstream === undefined ? {} : { upstream }),
+    ...(upstreamStatus === undefined ? {} : { upstreamStatus }),
   };
 }
 

@@ -29,7 +29,14 @@ describe('the words of the chat', () => {
 
 describe('the words of an error', () => {
   test('are those of its code, and none say something else than the code does', () => {
-    const own = ['unreachable', 'connection_lost', 'connection_silent', 'missing', 'unexpected_response'];
+    const own = [
+      'cookie_blocked',
+      'unreachable',
+      'connection_lost',
+      'connection_silent',
+      'missing',
+      'unexpected_response',
+    ];
     const codes = [...Object.keys(PROBLEMS), ...own].sort();
     const found = Object.fromEntries(
       names.map((name) => [name, codes.filter((code) => errorWords(code) === name).join(' ')]),
@@ -38,6 +45,7 @@ describe('the words of an error', () => {
       errorAway:
         'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
       errorBusy: 'busy rate_limited too_many_streams upstream_rate_limited',
+      errorCookie: 'cookie_blocked',
       errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
       errorLarge: 'body_too_large headers_too_large',
       errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',
@@ -54,7 +62,7 @@ describe('the words of an error', () => {
 
   test('are whole sentences in each language, for people who know nothing of relays', () => {
     const ofErrors = names.filter((name) => /^error[A-Z]/.test(name) && name !== 'errorCode');
-    expect(ofErrors.length).toBe(12);
+    expect(ofErrors.length).toBe(13);
     for (const name of ofErrors)
       expect([ENGLISH[name], ARABIC[name]]).toEqual([
         expect.stringMatching(/^(?!.*(relay|operator|request|service)).+\.$/i),

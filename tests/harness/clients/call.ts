@@ -1,6 +1,6 @@
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from 'node:http';
 import { expect } from '@jest/globals';
-import type { ProblemCode, ProblemDocument } from '../../../src/errors.ts';
+import { type ProblemCode, type ProblemDocument, problemType } from '../../../src/errors.ts';
 import { SECRETS } from '../relay/secrets.ts';
 
 /** A whole answer with its body as text. */
@@ -55,6 +55,16 @@ export function parseAnswer(text: string): Answer {
   };
 }
 
+/** Expects the answer of `/auth/session` to somebody who is not signed in. */
+export function expectNobody(answer: Answer): void {
+  expect(answer).toMatchObject({ status: 200, body: '{"user":null}' });
+}
+
+/** Whether this is the answer of `/auth/session` to somebody who is signed in. */
+export function isSignedIn({ status, body }: Answer): boolean {
+  return status === 200 && JSON.parse(body).user !== null;
+}
+
 /** Expects a problem document with exactly the members that the documents name, and those of `more`; returns it. */
 export function expectProblem(
   answer: Answer,
@@ -66,7 +76,7 @@ export function expectProblem(
   const problem = JSON.parse(answer.body) as ProblemDocument;
   expect({ ...problem, answered: answer.status }).toEqual({
     answered: status,
-    type: 'about:blank',
+    type: problemType(code),
     title: expect.stringMatching(/./),
     status,
     code,
