@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef } from 'react';
+import { type ReactNode, useLayoutEffect, useRef } from 'react';
 
 interface Props {
   readonly label: string;
@@ -10,18 +10,24 @@ interface Props {
 /** A dialog above the page while it is rendered. Escape and a press beside it close it. */
 export function Modal({ label, className, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const shown = dialog.current;
+    const closeBeside = ({ target }: MouseEvent) => target === shown && shown.close();
     shown?.showModal();
-    return () => shown?.close();
+    shown?.addEventListener('click', closeBeside);
+    return () => {
+      shown?.removeEventListener('click', closeBeside);
+      // Closed before it is removed, it gives the focus back.
+      shown?.close();
+    };
   }, []);
   return (
     <dialog
       ref={dialog}
       aria-label={label}
       className={`text-ink backdrop:bg-black/40 backdrop:backdrop-blur-[2px] ${className}`}
-      onCancel={onClose}
-      onPointerDown={(event) => event.target === event.currentTarget && onClose()}
+      // Strict mode closes and opens it once.
+      onClose={({ target, currentTarget }) => target === currentTarget && !currentTarget.open && onClose()}
     >
       {children}
     </dialog>
