@@ -179,9 +179,20 @@ export function recordOutcome(locals: FailureNotes, problem: Problem): void {
   if (userId !== undefined) locals.userId = userId;
 }
 
+/**
+ * Where the paragraphs about the codes are, as a path from the root of the project. It has no public address: with one,
+ * this is an absolute URL (RFC 9457 §3.1.1). Clients know a problem by the code behind the `#`.
+ */
+const PARAGRAPHS = '/docs/problems.md';
+
+/** The `type` of a problem: a link to the paragraph about its code. */
+export function problemType(code: ProblemCode): string {
+  return `${PARAGRAPHS}#${code}`;
+}
+
 /** The body of an error answer: a problem details document (RFC 9457 §3) with members of the relay's own. */
 export interface ProblemDocument {
-  type: 'about:blank';
+  type: string;
   title: string;
   status: number;
   code: ProblemCode;
@@ -196,7 +207,7 @@ export interface ProblemDocument {
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
   const { upstream, maybeStarted } = problem.options;
   return {
-    type: 'about:blank',
+    type: problemType(problem.code),
     title: PROBLEMS[problem.code].title,
     status: problem.status,
     code: problem.code,

@@ -4,7 +4,7 @@ import { describe, expect, test } from '@jest/globals';
 import { USAGE } from '../src/commands/usage.ts';
 import { loadConfig } from '../src/config/config.ts';
 import { isVariable, VARIABLES } from '../src/config/variables.ts';
-import { PROBLEMS } from '../src/errors.ts';
+import { PROBLEMS, Problem, type ProblemCode, problemDocument } from '../src/errors.ts';
 import { demoBanner } from '../src/process/demo.ts';
 import { BREAK_CAUSES, NOT_RESUMED } from '../src/relay/message/break-causes.ts';
 import { createMetrics } from '../src/watch/metrics.ts';
@@ -17,6 +17,12 @@ import { inFrontOf } from './harness/relay/process.ts';
 const IN_PRODUCTION = { NODE_ENV: 'production', PUBLIC_URL: 'https://chat.example.com' };
 const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
 const variables = Object.entries(VARIABLES).map(([name, { fallback = '' }]) => ({ name, fallback }));
+
+/** The document of each problem, by status and code. */
+const problems = (Object.keys(PROBLEMS) as ProblemCode[])
+  .sort()
+  .map((code) => problemDocument(new Problem(code, 'No.'), 'r'))
+  .sort((one, other) => one.status - other.status);
 
 const markdownIn = (folder: string) => readdirSync(join(ROOT, folder)).filter((name) => name.endsWith('.md'));
 /** Pages that are made from the source: they link each other, and repeat what several of its types share. */
@@ -35,8 +41,8 @@ const rows = documents.flatMap((path) =>
   tablesOf(read(path)).flatMap(({ header, rows }) => rows.map((cells) => ({ path, of: header[0], cells }))),
 );
 
-/** The name that a cell such as `NAME` or `NAME` * holds and nothing else. */
-const nameIn = (cell = '') => /^`([^`]+)`(?: \*)?$/.exec(cell)?.[1];
+/** The name that a cell such as `NAME`, `NAME` * or [`NAME`](#name) holds and nothing else. */
+const nameIn = (cell = '') => /^\[?`([^`]+)`(?: \*|\]\(#\w+\))?$/.exec(cell)?.[1];
 
 /**
  * The documents that have a row for `name`, once for each row. A row of problems begins with the status. A message of
@@ -82,11 +88,20 @@ describe('the documentation is the code', () => {
     ]);
   });
 
-  test('docs/http.md lists every problem code with its status', () => {
-    const [table] = tablesOf(sectionOf(read('docs/http.md'), '## Problems'));
-    const listed = table?.rows.map(([status, code]) => `${status} ${code}`);
-    const codes = Object.entries(PROBLEMS).map(([code, { status }]) => `${status} \`${code}\``);
-    expect(listed?.sort()).toEqual(codes.sort());
+  test('docs/problems.md lists every problem code, by status and name, and has a paragraph for each', () => {
+    const rows = problems.map(({ status, code, retryable }) =>
+      [status, `[\`${code}\`](#${code})`, `\`${JSON.stringify(retryable)}\``].map(String),
+    );
+    const [table] = tablesOf(sectionOf(read('docs/problems.md'), '## All codes'));
+    expect(table?.rows).toEqual(rows);
+    const paragraphs = [...read('docs/problems.md').matchAll(/^### `(.+)`$/gm)].map(([, code]) => code);
+    expect(paragraphs).toEqual(problems.map(({ code }) => code));
+  });
+
+  test.each(problems)('the type of $code is a link to its paragraph', ({ code, type }) => {
+    const [path = '', anchor = ''] = type.split('#');
+    expect(anchor).toBe(code);
+    expect(anchorsOf(read(path))).toContain(anchor);
   });
 
   test('docs/operate.md lists every field and every message of the log, and no others', () => {
@@ -176,7 +191,7 @@ describe('each thing is described once', () => {
   const own = metrics.map(({ name }) => name).filter((name) => name.startsWith('bot_relay_'));
   const described = [
     ['docs/configuration.md', variables.map(({ name }) => name)],
-    ['docs/http.md', Object.keys(PROBLEMS)],
+    ['docs/problems.md', Object.keys(PROBLEMS)],
     ['docs/operate.md', own],
   ] as const;
 

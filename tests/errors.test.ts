@@ -19,7 +19,7 @@ const INVITING: readonly string[] = [
 ];
 const CODES = Object.keys(PROBLEMS) as ProblemCode[];
 
-// `docs.test.ts` compares the codes and statuses with docs/http.md.
+// `docs.test.ts` compares them with docs/problems.md.
 test('each problem has an error status, and a title of its own', () => {
   for (const { status, title } of Object.values(PROBLEMS)) {
     expect(status >= 400 && status <= 599).toBe(true);
@@ -37,7 +37,7 @@ describe('a problem document', () => {
     });
     const document = problemDocument(problem, 'request-1');
     expect(document).toEqual({
-      type: 'about:blank',
+      type: '/docs/problems.md#rate_limited',
       title: 'Too many requests to this path of the bot',
       status: 429,
       code: 'rate_limited',

@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 
 const MAX_AGE_SECONDS = '600';
-/** What pages may send. The last three are sent by client libraries of the bot service; the relay does not use them. */
+/** What pages may send. The last three are sent by client libraries of the bot service; the relay uses the last one alone. */
 const REQUEST_HEADERS = [
   ...['Content-Type', 'Last-Event-ID', 'Range', 'Traceparent', 'X-Request-Id'],
   ...['X-API-KEY', 'X-ASGARD-USER-IDENTITY-HINT', 'Idempotency-Key'],

@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
+import { problemType } from '../../src/errors.ts';
 import { chatOf, chatStage, textsOf } from '../harness/clients/ai-sdk-chat.ts';
 import { OTHER_USER } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
@@ -130,7 +131,7 @@ test('a message that surely did not run can be sent again by regenerate, and onl
   const busy: typeof fetch = async (url, init) => {
     if (!isBusy || !String(url).endsWith('message/sse')) return fetch(url, init);
     const problem = { code: 'rate_limited', status: 429, detail: 'Wait.', retryable: 'new message' };
-    return Response.json({ type: 'about:blank', ...problem }, { status: 429 });
+    return Response.json({ type: problemType('rate_limited'), ...problem }, { status: 429 });
   };
   const chat = chatOf(await on.stage.signedIn({ fetch: busy }));
   await chat.sendMessage({ text: 'Hello' });

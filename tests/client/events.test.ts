@@ -109,6 +109,20 @@ describe('the events of an answer', () => {
     const { events } = await readAll(pair.client.send('hi'), () => writeNext());
     expect(dataOf(events)).toEqual([1, 2, 3]);
   });
+
+  test('end with the error of a relay, wherever its documents are, and not with one of another program', async () => {
+    const readError = (type: string) => {
+      const problem = JSON.stringify({ type, code: 'answer_lost', status: 502, detail: 'Lost.' });
+      return readAll(clientOf(() => [Buffer.from(`event: error\ndata: ${problem}\n\n`)]).send('hi'));
+    };
+    for (const place of ['/docs/problems.md', 'https://docs.example.com/relay/problems'])
+      expect(await readError(`${place}#answer_lost`)).toMatchObject({
+        events: [],
+        error: { code: 'answer_lost', message: 'Lost.' },
+      });
+    for (const type of ['error', 'about:blank'])
+      expect((await readError(type)).events).toMatchObject([{ raw: { type } }]);
+  });
 });
 
 describe('silence', () => {

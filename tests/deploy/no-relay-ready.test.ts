@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get } from 'node:https';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { problemType } from '../../src/errors.ts';
 import { FORM_TYPE } from '../harness/clients/forms.ts';
 import { until } from '../harness/clock/until.ts';
 import { type Deployed, deploy, PROGRAMS } from '../harness/relay/deployed.ts';
@@ -10,7 +11,10 @@ import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 
 const BOT = '/ns/acme/bot-provider/helper';
-const PROBLEM = JSON.stringify({ type: 'about:blank', code: 'session_store_unavailable' });
+const PROBLEM = JSON.stringify({
+  type: problemType('session_store_unavailable'),
+  code: 'session_store_unavailable',
+});
 
 /** As a relay answers while Redis is away. */
 const away: Reply = (res) =>

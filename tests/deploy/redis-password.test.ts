@@ -9,9 +9,9 @@ import { startRawUpstream, wholeStream } from '../harness/service/raw-upstream.t
 
 const SECTION = sectionOf(readFileSync(`${ROOT}/docs/deploy.md`, 'utf8'), '### Redis over a network');
 const [USER = ''] = /^user bot-relay .*$/m.exec(SECTION) ?? [];
-const [ROW = ''] = /^\| the password \|.*$/m.exec(SECTION) ?? [];
+const [STEPS = ''] = /^- \*\*The password\*\*.*$/m.exec(SECTION) ?? [];
 /** The commands for Redis as the documentation has them. */
-const COMMANDS = [...ROW.matchAll(/`(ACL [^`]+)`/g)].map(([, command = '']) => command.split(' '));
+const COMMANDS = [...STEPS.matchAll(/`(ACL [^`]+)`/g)].map(([, command = '']) => command.split(' '));
 
 describeWithRedis('the documented rotation of the password of Redis', () => {
   afterAll(stopRedis);

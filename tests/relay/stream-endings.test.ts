@@ -158,7 +158,8 @@ test('a stream that breaks off has an error event for new clients and for those 
   const detail = 'The answer broke off; it is not complete.';
   const location = { namespace: 'acme', workflowName: '', processorName: '', processorType: '' };
   expect(errorEventIn(body.slice(INIT.length))).toEqual({
-    ...{ type: 'about:blank', title: 'The stream of the bot service broke off', status: 502 },
+    type: '/docs/problems.md#upstream_stream_broken',
+    ...{ title: 'The stream of the bot service broke off', status: 502 },
     ...{ code: 'upstream_stream_broken', detail, retryable: false, maybeStarted: true },
     requestId: /^x-request-id: (.+)$/im.exec(text)?.[1]?.trim(),
     ...{ message: detail, eventType: 'asgard.run.error', namespace: 'acme', botProviderName: 'helper' },

@@ -9,7 +9,7 @@ const NEVER = '9999-12-31T23:59:59Z';
 const SESSION = { user: { id: 'api-key', name: 'API key' }, idleExpiresAt: NEVER, absoluteExpiresAt: NEVER };
 
 const REFUSED = {
-  type: 'about:blank',
+  type: '/docs/problems.md#upstream_key_rejected',
   code: 'upstream_key_rejected',
   detail: 'The bot service has refused the API key.',
   retryable: false,

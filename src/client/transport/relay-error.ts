@@ -121,8 +121,9 @@ interface Problem {
 
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;
 
+/** Its `type` is a link to the paragraph about its code, wherever the relay's documents are. */
 function asProblem(problem: MaybeProblem): Problem | undefined {
-  return problem?.type === 'about:blank' && problem.code ? problem : undefined;
+  return problem?.code && `${problem.type}`.endsWith(`#${problem.code}`) ? problem : undefined;
 }
 
 /** The error of a call whose session is over: nobody is signed in, or another user. */

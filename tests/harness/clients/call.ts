@@ -1,6 +1,6 @@
 import { type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from 'node:http';
 import { expect } from '@jest/globals';
-import type { ProblemCode, ProblemDocument } from '../../../src/errors.ts';
+import { type ProblemCode, type ProblemDocument, problemType } from '../../../src/errors.ts';
 import { SECRETS } from '../relay/secrets.ts';
 
 /** A whole answer with its body as text. */
@@ -66,7 +66,7 @@ export function expectProblem(
   const problem = JSON.parse(answer.body) as ProblemDocument;
   expect({ ...problem, answered: answer.status }).toEqual({
     answered: status,
-    type: 'about:blank',
+    type: problemType(code),
     title: expect.stringMatching(/./),
     status,
     code,

@@ -1,5 +1,5 @@
 import { expect } from '@jest/globals';
-import type { ProblemCode, ProblemDocument } from '../../../src/errors.ts';
+import { type ProblemCode, type ProblemDocument, problemType } from '../../../src/errors.ts';
 import type { Answer } from './call.ts';
 
 /** The error event of the relay. */
@@ -37,7 +37,7 @@ export function expectErrorEvent(
   });
   const event = errorEventIn(answer.body);
   expect(event).toEqual({
-    ...{ type: 'about:blank', title: expect.stringMatching(/./), status, code },
+    ...{ type: problemType(code), title: expect.stringMatching(/./), status, code },
     detail: expect.stringMatching(/./),
     requestId: answer.headers['x-request-id'],
     retryable: expect.anything(),

@@ -26,8 +26,8 @@ export const ids = (...numbers: number[]) => numbers.map((id) => jsonEvent(id, i
 export const times = (count: number, call: string) => Array<string>(count).fill(call);
 
 /** A problem of the relay (RFC 9457) with these fields. */
-export const problemOf = (fields: object) =>
-  JSON.stringify({ type: 'about:blank', status: 502, detail: 'No.', ...fields });
+export const problemOf = (fields: { readonly code: string; readonly [name: string]: unknown }) =>
+  JSON.stringify({ type: `/docs/problems.md#${fields.code}`, status: 502, detail: 'No.', ...fields });
 /** The error event with which the relay ends a stream. */
 export const errorEvent = (code: string, fields: object = {}) =>
   `event: error\ndata: ${problemOf({ code, ...fields })}\n\n`;
