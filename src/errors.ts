@@ -86,6 +86,8 @@ export interface ProblemOptions {
   headers?: Record<string, string>;
   /** The bot service's own JSON error body, with secrets masked. */
   upstream?: unknown;
+  /** The status of the bot service, if it has answered with neither a stream nor a refusal. */
+  upstreamStatus?: number;
   /** The cause: an error, or the error code of the system or a parser. Logged, never sent. */
   cause?: unknown;
   /** Why a stream that broke off was not resumed. Logged, never sent. */
@@ -201,11 +203,12 @@ export interface ProblemDocument {
   retryable: Retryable;
   maybeStarted?: true;
   upstream?: unknown;
+  upstreamStatus?: number;
 }
 
 /** The document of a problem, for the answer to the request `requestId`. */
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
-  const { upstream, maybeStarted } = problem.options;
+  const { upstream, upstreamStatus, maybeStarted } = problem.options;
   return {
     type: problemType(problem.code),
     title: PROBLEMS[problem.code].title,
@@ -216,6 +219,7 @@ export function problemDocument(problem: Problem, requestId: string): ProblemDoc
     ...(maybeStarted && { maybeStarted }),
     requestId,
     ...(upstream === undefined ? {} : { upstream }),
+    ...(upstreamStatus === undefined ? {} : { upstreamStatus }),
   };
 }
 

@@ -1,6 +1,13 @@
 import { type Secret, secret } from '../secret.ts';
 import { adviceOnProblem } from './advice.ts';
-import { type Answer, cookieAttributes, cookieFaults, problemOf, sessionCookieIn } from './answers.ts';
+import {
+  type Answer,
+  cookieAttributes,
+  cookieFaults,
+  jsonOf,
+  problemOf,
+  sessionCookieIn,
+} from './answers.ts';
 import { type Call, credentials } from './http-client.ts';
 import type { About } from './report.ts';
 import { reportHeaders, reportWrong, type ThroughContext } from './through-context.ts';
@@ -112,7 +119,7 @@ async function isKnown({ client, base, report }: ThroughContext, cookie: string)
   let known = 0;
   for (let i = 0; i < CONNECTIONS; i++) {
     const answer = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
-    if (answer.status === 200) known++;
+    if (isSignedIn(answer)) known++;
   }
   const { ok, problem } = report.about('session');
   const says = `known on ${known} of ${CONNECTIONS} new connections`;
@@ -123,6 +130,13 @@ async function isKnown({ client, base, report }: ThroughContext, cookie: string)
   return known > 0;
 }
 
+/** Whether an answer of `/auth/session` says that somebody is signed in. */
+const isSignedIn = (answer: Answer): boolean => userIn(answer) instanceof Object;
+/** Whether it says that nobody is. */
+const isNobody = (answer: Answer): boolean => userIn(answer) === null;
+const userIn = ({ status, text }: Answer): unknown =>
+  status === 200 ? (Object(jsonOf(text)) as { readonly user?: unknown }).user : undefined;
+
 async function signOut(
   { client, base }: ThroughContext,
   cookie: string,
@@ -132,6 +146,6 @@ async function signOut(
   const after = await client.call({ method: 'GET', path: `${base}/auth/session`, cookie });
   const advice = 'The session of this check lives on until it runs out: look at the log of the relay.';
   if (answer.status !== 204) reportWrong(answer, about, advice);
-  else if (after.status !== 401) about.problem('the session is still known after it', advice);
+  else if (!isNobody(after)) about.problem('the session is still known after it', advice);
   else about.ok('the session is over');
 }

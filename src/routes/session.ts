@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ProviderSession } from '../authenticate/sessions/session.ts';
 import { describeSession, type Sessions } from '../authenticate/sessions/sessions.ts';
-import { Problem } from '../errors.ts';
 import type { LimitByAddress, LimitByKey } from '../pace/request-limits.ts';
 import type { Steps } from './route.ts';
 
@@ -14,16 +13,18 @@ export interface SessionRoutes {
   readonly logoutAnswer?: ((session: ProviderSession) => Promise<object>) | undefined;
 }
 
-/** `GET /auth/session`: the user and the limits of the session. Does not extend it. */
+/** The answer if nobody is signed in. It is no refusal: browsers write each of those into the console. */
+const NOBODY = { user: null };
+
+/** `GET /auth/session`: the user and the limits of the session; `user` is null without one. Does not extend it. */
 export function showSession({ limitByAddress, limitBySession, sessions }: SessionRoutes): Steps {
   return async function showSession(req, res) {
     await limitByAddress(req, res);
     const session = await sessions.find(req);
-    if (!session) throw new Problem('unauthenticated', 'You are not signed in.');
+    if (!session) return void res.json(NOBODY);
     res.locals.userId = session.user.id;
     await limitBySession(req, res, session.key);
-    await sessions.confirm(session);
-    res.json(describeSession(session));
+    res.json((await sessions.hasEnded(session)) ? NOBODY : describeSession(session));
   };
 }
 

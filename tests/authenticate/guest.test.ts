@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { type Answer, type Call, call, expectProblem } from '../harness/clients/call.ts';
+import { type Answer, type Call, call, expectNobody, expectProblem } from '../harness/clients/call.ts';
 import { rawClient } from '../harness/clients/raw-client.ts';
 import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { change, idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
@@ -52,7 +52,7 @@ type Guest = Awaited<ReturnType<typeof becomeGuest>>;
 async function expectReplaced({ cookie, user }: Guest): Promise<void> {
   const next = await becomeGuest(cookie);
   expect([next.user === user, idOf(next.cookie) === idOf(cookie)]).toEqual([false, false]);
-  expect((await session(cookie)).status).toBe(401);
+  expectNobody(await session(cookie));
   expect(await stored(relay.sessions, idOf(cookie))).toBeNull();
 }
 

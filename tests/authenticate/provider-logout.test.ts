@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type Session, sessionKey } from '../../src/authenticate/sessions/session.ts';
-import { call } from '../harness/clients/call.ts';
+import { call, isSignedIn } from '../harness/clients/call.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { type Instances, startInstances } from '../harness/relay/instances.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
@@ -34,7 +34,7 @@ afterEach(async () => {
 const logout = (relay: TestRelay, cookie: string, path = '/auth/logout') =>
   call(relay.port, path, { method: 'POST', headers: { Cookie: cookie } });
 const isLive = async (relay: TestRelay, cookie: string) =>
-  (await call(relay.port, '/auth/session', { headers: { Cookie: cookie } })).status === 200;
+  isSignedIn(await call(relay.port, '/auth/session', { headers: { Cookie: cookie } }));
 
 describe('signing out with a provider that', () => {
   const END = 'http://127.0.0.1:9/end?tenant=one';

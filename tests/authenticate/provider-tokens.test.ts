@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { exportSPKI, type JWTPayload } from 'jose';
-import { call, expectProblem } from '../harness/clients/call.ts';
+import { call, expectProblem, isSignedIn } from '../harness/clients/call.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import {
   BACKCHANNEL_EVENT,
@@ -38,14 +38,14 @@ afterAll(async () => {
   await provider.close();
 });
 
-const isSignedIn = async (Cookie: string) =>
-  (await call(relay.port, '/auth/session', { headers: { Cookie } })).status === 200;
+const isLive = async (Cookie: string) =>
+  isSignedIn(await call(relay.port, '/auth/session', { headers: { Cookie } }));
 
 /** Expects that the ID token signs nobody in. A fault that only the provider or its settings can have caused is a warning. */
 async function expectNoSignIn(cause: string, level = 'warn'): Promise<void> {
   const { ended, cookie } = await signInWith(relay.port);
   const { requestId } = expectProblem(ended, 400, 'sign_in_failed');
-  expect(await isSignedIn(cookie)).toBe(false);
+  expect(await isLive(cookie)).toBe(false);
   const isTold = (line: Record<string, unknown>) =>
     line.route === '/auth/callback' && line.requestId === requestId;
   await relay.logLine(isTold);
@@ -55,7 +55,7 @@ async function expectNoSignIn(cause: string, level = 'warn'): Promise<void> {
 }
 async function expectSignIn(): Promise<void> {
   const { ended, cookie } = await signInWith(relay.port);
-  expect([ended.status, await isSignedIn(cookie)]).toEqual([302, true]);
+  expect([ended.status, await isLive(cookie)]).toEqual([302, true]);
 }
 /** Sends a logout token that `make` makes from the claims of a good one; whether it is taken, and ends the session of Ada. */
 async function expectLogout(
@@ -74,7 +74,7 @@ async function expectLogout(
   if (isTaken) expect(answer).toMatchObject({ status: 200, body: '' });
   else expectProblem(answer, 400, 'invalid_logout_token');
   Object.assign(provider, usual);
-  expect(await isSignedIn(cookie)).toBe(!isTaken);
+  expect(await isLive(cookie)).toBe(!isTaken);
 }
 
 const COMPARED = 'OAUTH_JWT_CLAIM_COMPARISON_FAILED';

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { extendedIdleLimit, sessionKey, startSession } from '../../src/authenticate/sessions/session.ts';
 import { Problem } from '../../src/errors.ts';
-import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { call, expectNobody, expectProblem, isSignedIn, parseAnswer } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { NAVIGATION } from '../harness/relay/oidc-relay.ts';
 import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
@@ -79,7 +79,7 @@ describe('a session', () => {
       await change(relay.sessions, id, { [limit]: Date.now() - 1 });
       const before = await held();
       const writes = spies('set', 'extend', 'remove');
-      expectProblem(await session(), 401, 'unauthenticated');
+      expectNobody(await session());
       expect((await relay.send(cookie)).status).toBe(401);
       for (const write of writes) expect(write).not.toHaveBeenCalled();
       expect(await held()).toEqual(before);
@@ -122,7 +122,7 @@ describe('a session', () => {
 describe('a session cookie', () => {
   test('that is valid is looked up once in the store', async () => {
     const reads = jest.spyOn(relay.sessions, 'get');
-    expect((await session(`a=b; ${cookie}; c=d`)).status).toBe(200);
+    expect(isSignedIn(await session(`a=b; ${cookie}; c=d`))).toBe(true);
     expect(reads.mock.calls).toEqual([[sessionKey(id)]]);
   });
 
@@ -137,7 +137,7 @@ describe('a session cookie', () => {
   ])('%s opens no session, and the store is not asked', async (_what, forge) => {
     const reads = jest.spyOn(relay.sessions, 'get');
     const answer = await session(forge(cookie));
-    expectProblem(answer, 401, 'unauthenticated');
+    expectNobody(answer);
     expect(answer.headers).not.toHaveProperty('set-cookie');
     expect(reads).not.toHaveBeenCalled();
   });
@@ -154,7 +154,7 @@ describe('a session cookie', () => {
 
   test('that is signed but unknown to the store opens no session', async () => {
     const answer = await session(signedCookie('z'.repeat(32)));
-    expectProblem(answer, 401, 'unauthenticated');
+    expectNobody(answer);
     expect(answer.headers).not.toHaveProperty('set-cookie');
   });
 
@@ -168,9 +168,15 @@ describe('a session cookie', () => {
 });
 
 describe('without a session', () => {
+  test('GET /auth/session says that nobody is signed in, and is not stored', async () => {
+    const answer = await call(relay.port, '/auth/session');
+    expectNobody(answer);
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+  });
+
   test.each([
     ['POST', BOT_PATH],
-    ['GET', '/auth/session'],
     ['POST', '/auth/logout'],
     ['POST', '/auth/logout-all'],
   ])(
@@ -197,12 +203,12 @@ describe('without a session', () => {
 describe('logout', () => {
   async function expectEnded() {
     expect(await held()).toBeNull();
-    expectProblem(await session(), 401, 'unauthenticated');
+    expectNobody(await session());
   }
 
   test('ends the session and removes the cookie; GET does not', async () => {
     expectProblem(await ask('/auth/logout'), 405, 'method_not_allowed');
-    expect((await session()).status).toBe(200);
+    expect(isSignedIn(await session())).toBe(true);
     const answer = await logout();
     expect([answer.status, answer.body]).toEqual([204, '']);
     expect(answer.headers['set-cookie']?.[0]).toMatch(/^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/);
@@ -251,6 +257,6 @@ describe('logout', () => {
     expect(answer.headers).not.toHaveProperty('set-cookie');
     for (const write of writes) expect(write).not.toHaveBeenCalled();
     jest.restoreAllMocks();
-    expect((await session()).status).toBe(200);
+    expect(isSignedIn(await session())).toBe(true);
   });
 });

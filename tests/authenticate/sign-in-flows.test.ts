@@ -6,7 +6,7 @@ import express from 'express';
 import { EncryptJWT } from 'jose';
 import { type SignInFlow, signInFlows } from '../../src/authenticate/oidc/sign-in-flows.ts';
 import { secret } from '../../src/secret.ts';
-import { call, expectProblem } from '../harness/clients/call.ts';
+import { call, expectProblem, isSignedIn } from '../harness/clients/call.ts';
 import { type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 import { Jar } from '../harness/service/identity-provider.ts';
 
@@ -168,7 +168,7 @@ describe('the cookie of a sign-in', () => {
       expect(ended.headers['set-cookie']?.[0]).toMatch(
         new RegExp(`^${name}=; .*${isSecure ? 'Secure' : ''}`),
       );
-      expect((await browser.session()).status).toBe(200);
+      expect(isSignedIn(await browser.session())).toBe(true);
     },
   );
 
@@ -208,7 +208,7 @@ describe('the cookie of a sign-in', () => {
     const backs = [await browser.atProvider(four), await browser.atProvider(three)];
     const ended = await Promise.all(backs.map((back) => browser.comeBack(back)));
     expect(ended.map(({ headers }) => headers.location)).toEqual(['/four', '/three']);
-    expect([browser.flows(), (await browser.session()).status]).toEqual([[], 200]);
+    expect([browser.flows(), isSignedIn(await browser.session())]).toEqual([[], true]);
   });
 
   test('is one of five at a time: a sixth removes the oldest', async () => {
@@ -244,7 +244,7 @@ describe('the cookie of a sign-in', () => {
     mixed.searchParams.set('state', stateOf(other));
     const answer = await browser.comeBack(mixed);
     expectProblem(answer, 400, 'sign_in_failed');
-    expect((await browser.session()).status).toBe(401);
+    expect(isSignedIn(await browser.session())).toBe(false);
     const line = await http.relay.logLine(({ requestId }) => requestId === answer.headers['x-request-id']);
     expect(line).toMatchObject({ status: 400, outcome: 'sign_in_failed', cause: 'invalid_grant' });
   });

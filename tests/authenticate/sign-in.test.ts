@@ -10,7 +10,7 @@ import { memoryCounts, requestLimits } from '../../src/pace/request-limits.ts';
 import { passwordLogin } from '../../src/routes/password.ts';
 import { route } from '../../src/routes/route.ts';
 import { secret } from '../../src/secret.ts';
-import { type Answer, call, expectProblem } from '../harness/clients/call.ts';
+import { type Answer, call, expectNobody, expectProblem, isSignedIn } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
@@ -84,7 +84,7 @@ describe('POST /auth/login', () => {
     expect(detail).toBe('The user name or the password is wrong.');
     for (const name of ['set-cookie', 'www-authenticate']) expect(answer.headers).not.toHaveProperty(name);
     for (const write of writes) expect(write).not.toHaveBeenCalled();
-    expect((await session(Cookie)).status).toBe(200);
+    expect(isSignedIn(await session(Cookie))).toBe(true);
   });
 
   test('refuses a body of more than 4 KiB', async () => {
@@ -135,20 +135,20 @@ describe('signing in', () => {
     const after = await signInWith(before);
     expect(idOf(after)).not.toBe(idOf(before));
     expect(await stored(relay.sessions, idOf(before))).toBeNull();
-    expectProblem(await session(before), 401, 'unauthenticated');
-    expect((await session(after)).status).toBe(200);
+    expectNobody(await session(before));
+    expect(isSignedIn(await session(after))).toBe(true);
   });
 
   test('never uses an id of the request, even a signed one', async () => {
     const planted = signedCookie('planted-id-planted-id-planted-id');
     expect(idOf(await signInWith(planted))).not.toContain('planted');
-    expectProblem(await session(planted), 401, 'unauthenticated');
+    expectNobody(await session(planted));
   });
 
   test('in two browsers gives two sessions', async () => {
     const [one, other] = await Promise.all([signInWith(''), signInWith('')]);
     expect(idOf(one)).not.toBe(idOf(other));
-    expect([(await session(one)).status, (await session(other)).status]).toEqual([200, 200]);
+    expect([isSignedIn(await session(one)), isSignedIn(await session(other))]).toEqual([true, true]);
   });
 });
 

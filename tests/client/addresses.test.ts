@@ -22,7 +22,7 @@ async function tryAll(options: TestOptions): Promise<void> {
   expect(await readAll(client.send('hi'))).toMatchObject({ events: [{ raw: 1 }], error: undefined });
   expect(await client.session()).toMatchObject({ user: { name: USER.name } });
   await client.signOut();
-  expect(await client.session()).toBeUndefined();
+  expect(await client.session()).toBeNull();
 }
 
 describe('baseUrl may be', () => {

@@ -78,6 +78,31 @@ describeInChromium('the page with the chat', () => {
     expect(await page.locator('.messages > li').count()).toBe(2);
   });
 
+  test('writes nothing to the console while nobody is signed in', async () => {
+    const profile = await chromium.browser.newContext();
+    const written: string[] = [];
+    profile.on('console', (message) => written.push(message.text()));
+    const page = await open(`${url}/chat`, profile);
+    await page.getByLabel('User name').waitFor();
+    expect(written).toEqual([]);
+  });
+
+  test('says that the browser blocks its cookie', async () => {
+    const profile = await chromium.browser.newContext();
+    const page = await open(`${url}/chat`, profile);
+    await page.route('**/auth/login', async (route) => {
+      const response = await route.fetch();
+      await profile.clearCookies();
+      const { 'set-cookie': _, ...headers } = response.headers();
+      await route.fulfill({ response, headers });
+    });
+    await page.getByLabel('User name').fill('demo');
+    await page.getByLabel('Password').fill('demo');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('Your browser blocks the cookie').waitFor();
+    expect(await page.getByLabel('User name').isVisible()).toBe(true);
+  });
+
   test('stops an answer, and forgets the conversation', async () => {
     const page = await open(`${url}/chat`);
     await signIn(page);
@@ -222,13 +247,14 @@ describeInChromium('the form for signing in', () => {
 });
 
 describeInChromium('a page of another site', () => {
-  test('says that browsers block the cookie', async () => {
+  test('says that the browser blocks the cookie, and to the developer why', async () => {
     // For a browser, 127.0.0.1 and localhost are two sites.
     const page = await open(other.url);
     await page.getByLabel('اسم المستخدم').fill('demo');
     await page.getByLabel('كلمة المرور').fill('demo');
     await page.keyboard.press('Enter');
-    await page.getByRole('alert').getByText('تمنع المتصفحات ملف تعريف الارتباط هنا').waitFor();
+    await page.getByRole('alert').getByText('متصفحك يمنع ملف تعريف الارتباط لهذه الصفحة').waitFor();
+    expect(complaints.splice(0)).toEqual([expect.stringContaining('Browsers block the cookie of a relay')]);
   });
 });
 

@@ -47,7 +47,7 @@ describe('the session of a client', () => {
     const channels = [createChannel(client), createChannel(client, { id: 'one' })];
     for (const channel of channels) channel.subscribe(() => {});
     const leave = followedSession(client).subscribe(() => {});
-    expect(await Promise.all([client.session(), client.session()])).toEqual([undefined, undefined]);
+    expect(await Promise.all([client.session(), client.session()])).toEqual([null, null]);
     await until(() => channels.every((channel) => channel.getSnapshot().session === null));
     expect(followedSession(client).getSnapshot()).toEqual({ session: null, error: undefined });
     leave();

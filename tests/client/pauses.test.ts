@@ -239,7 +239,7 @@ test.each<[string, readonly number[], (at: number) => string | undefined, number
     }
     await new Promise(() => {});
   }
-  const onAnswer = () => ({ onEvent() {}, onState() {}, onError() {} });
+  const onAnswer = () => ({ onEvent() {}, onState() {}, onVerdict() {}, onError() {} });
   const view = { onQuestion() {}, onAnswer, onError() {} };
   const began = Date.now();
   let after: number | undefined;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { signIn } from '../harness/browser/chat-page.ts';
+import { signIn, signOut } from '../harness/browser/chat-page.ts';
 import { type Chromium, describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
 import {
   bundle,
@@ -54,7 +54,7 @@ function casesWith(chromium: Chromium, react: ReactVersion): void {
     expect(await run("test.ref.current === document.querySelector('bot-chat')")).toBe(true);
     await run('test.mount({ onSignedOut: () => void (test.signOuts += 10) })');
     await signIn(tab.page, USER);
-    await tab.page.locator('bot-chat').getByRole('button', { name: 'Sign out' }).click();
+    await signOut(tab.page);
     await until(async () => (await run<number>('test.signOuts')) === 10);
     await run("test.mount({ bot: 'no name' })");
     await until(async () => (await run<number>('test.errors.length')) === 1);

@@ -112,6 +112,7 @@ describe('an answer that is resumed', () => {
     const view: AnswerView = {
       onEvent: () => events.push('event'),
       onState: (state) => events.push(state),
+      onVerdict: () => {},
       onError: (error) => events.push(String(error)),
     };
     const info = { state: 'waiting' as const, requestId: undefined, text: noText() };
@@ -156,7 +157,7 @@ test('a history is asked for when it is known which runs are resumed, and leaves
     { metadata, history: nothing },
     {
       onQuestion: () => {},
-      onAnswer: () => ({ onEvent: () => {}, onState: () => {}, onError: () => {} }),
+      onAnswer: () => ({ onEvent: () => {}, onState: () => {}, onVerdict: () => {}, onError: () => {} }),
       onError: () => {},
       resumed: { begun, shows: () => false },
     },

@@ -61,7 +61,7 @@ const FAILURES: Failure[] = [
   {
     name: 'the service answers 503',
     upstream: (socket) => void socket.write(plainAnswer('503 Busy', ['Retry-After: 7'])),
-    error: { code: 'upstream_bad_response', status: 502 },
+    error: { code: 'upstream_bad_response', status: 502, upstreamStatus: 503 },
   },
   {
     name: 'the service does not answer',

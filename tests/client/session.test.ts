@@ -118,7 +118,7 @@ describe('signing in by password', () => {
 test('signing in as a guest', async () => {
   const relay: TestRelay = await startRelay(pair.upstream.url, { AUTH_MODE: 'guest' });
   const guest = pair.newClient({ baseUrl: relay.url });
-  expect(await guest.session()).toBeUndefined();
+  expect(await guest.session()).toBeNull();
   const { user } = await guest.signInAsGuest();
   expect(user.id).toMatch(/./);
   expect(await guest.session()).toMatchObject({ user });
@@ -138,7 +138,7 @@ describe('signing out', () => {
     expect(await client.signOut()).toEqual({ logoutUrl: null });
     for (const { error } of await Promise.all(streams))
       expect(error).toMatchObject({ code: 'session_ended', status: 401 });
-    expect(await client.session()).toBeUndefined();
+    expect(await client.session()).toBeNull();
     expect(await send()).toMatchObject({ code: 'unauthenticated' });
     expect(signOuts()).toBe(1);
   });
@@ -172,7 +172,7 @@ describe('signed-out is dispatched', () => {
       sendsCookie = false;
       for (const error of await burst())
         expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
-      expect(await client.session()).toBeUndefined();
+      expect(await client.session()).toBeNull();
       expect(signOuts()).toBe(times);
       sendsCookie = true;
       await signIn();
@@ -202,7 +202,7 @@ describe('signed-out is dispatched', () => {
 
   test('when session() finds that the session has ended', async () => {
     sendsCookie = false;
-    expect(await client.session()).toBeUndefined();
+    expect(await client.session()).toBeNull();
     expect(signOuts()).toBe(1);
   });
 
@@ -218,9 +218,9 @@ describe('signed-out is not dispatched', () => {
   test('by the first session() of a page that was never signed in, nor by its next message', async () => {
     const other = pair.newClient();
     const raised = countSignOuts(other);
-    expect(await other.session()).toBeUndefined();
+    expect(await other.session()).toBeNull();
     await send(other);
-    expect(await other.session()).toBeUndefined();
+    expect(await other.session()).toBeNull();
     expect(raised()).toBe(0);
   });
 
@@ -295,7 +295,7 @@ describe('signed-out is not dispatched', () => {
     intercept = () => html(401);
     expect(await send(other)).toMatchObject({ ...problem, status: 401 });
     intercept = (_, pass) => pass();
-    expect(await other.session()).toBeUndefined();
+    expect(await other.session()).toBeNull();
     expect(raised()).toBe(0);
   });
 
@@ -313,7 +313,7 @@ describe('the session cookie in Node.js', () => {
   test('is not kept unless the client is told to: a server may use it for the pages of many users', async () => {
     const ofMany = pair.newClient({ cookies: undefined });
     expect(await signIn(ofMany)).toMatchObject({ user: { name: USER.name } });
-    expect(await ofMany.session()).toBeUndefined();
+    expect(await ofMany.session()).toBeNull();
   });
 
   test('is kept by each client separately', async () => {
@@ -322,7 +322,7 @@ describe('the session cookie in Node.js', () => {
     await bob.signIn(OTHER_USER.name, OTHER_USER.password);
     expect(await ada.session()).toMatchObject({ user: { name: USER.name } });
     expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
-    expect(await nobody.session()).toBeUndefined();
+    expect(await nobody.session()).toBeNull();
     await ada.signOut();
     expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
   });

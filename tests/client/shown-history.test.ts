@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
-import type { ChannelOptions } from '../../src/client/channel/channel-types.ts';
+import { textOf } from '../../src/client/channel/channel-state.ts';
+import type { ChannelOptions, ChannelSnapshot } from '../../src/client/channel/channel-types.ts';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
 import { openTalk, startHistory } from '../harness/clients/channels.ts';
 import { readAll } from '../harness/clients/client-pair.ts';
@@ -84,6 +85,35 @@ describe('a page that shows a conversation with an id', () => {
     expect(second.shown()).toEqual([...HELLO, 'user done: Again', 'bot done: You said: Again']);
     expect(second.snapshot()).toMatchObject({ status: 'ready', error: undefined });
     expect(runs()).toBe(before);
+  });
+
+  test('shows after a reload when it was said, the names of files, the verdict, and what was stopped', async () => {
+    const page = await open('as-before');
+    await until(() => !page.snapshot().isLoading);
+    const file = await page.upload(new File(['text'], 'note 1.txt', { type: 'text/plain' }));
+    await page.send({ text: 'See', files: file ? [file] : [] });
+    await page.feedback(page.snapshot().messages[1]?.id ?? '', 'GOOD');
+    await page.feedback(page.snapshot().messages[1]?.id ?? '', 'BAD');
+    void page.send('word '.repeat(500));
+    await until(() => textOf(page.snapshot().messages[3] ?? { parts: [] }).includes('word word'));
+    await page.stop();
+    const finished: string[] = [];
+    const again = await open('as-before', {}, { onFinish: ({ id }) => void finished.push(id) });
+    await until(() => !again.snapshot().isLoading);
+    const about = ({ messages }: ChannelSnapshot) =>
+      messages.map(({ state, parts, metadata: { verdict, createdAt = 0 } }) => ({
+        ...{ state, verdict, files: parts.filter(({ type }) => type === 'file') },
+        isRecent: Math.abs(Date.now() - createdAt) < 60_000,
+      }));
+    expect(about(again.snapshot())).toEqual(about(page.snapshot()));
+    expect(about(again.snapshot())).toMatchObject([
+      { state: 'done', files: [{ filename: 'note 1.txt', mediaType: 'text/plain' }] },
+      { state: 'done', verdict: 'BAD', isRecent: true },
+      { state: 'done', files: [] },
+      { state: 'stopped' },
+    ]);
+    // Nothing of it has ended only now.
+    expect(finished).toEqual([]);
   });
 
   test('shows nothing of another user, with the same id', async () => {

@@ -82,6 +82,19 @@ describeInChromium('a tab', () => {
     return page;
   }
 
+  /** Keeps what tabs tell each other. The returned function returns it as JSON. */
+  async function tapped(page: Page): Promise<() => Promise<string>> {
+    await run(
+      page,
+      `globalThis.told = [];
+      new BroadcastChannel('bot-relay-messages ' + new URL('/', location.href)).onmessage = ({ data }) => told.push(data)`,
+    );
+    return async () => {
+      await until(() => run<boolean>(page, 'told.length > 0'), 20);
+      return run<string>(page, 'JSON.stringify(told)');
+    };
+  }
+
   test('shows nothing of its user when another one has come back from the identity provider in a second tab', async () => {
     const page = await said();
     const second = await open(page.context());
@@ -112,6 +125,7 @@ describeInChromium('a tab', () => {
     });
     const session = await run<{ idleExpiresAt: string }>(page, `client.signIn${as(USER)}`);
     await isUser(page, USER.name);
+    asked = 0;
     const rest = Date.parse(session.idleExpiresAt) - (await run<number>(page, 'Date.now()'));
     // The page sets its next timer when it has the answer, and not when it asks.
     const answered = () => page.waitForResponse('**/auth/session').then((response) => response.finished());
@@ -211,6 +225,25 @@ describeInChromium('a tab', () => {
     expect(await run(page, 'texts()')).toEqual([]);
     expect(await run(page, 'channel.id')).not.toBe(id);
     expect(await run(page, kept)).not.toContain(id);
+    expect(complaints).toEqual([]);
+  });
+
+  test('shows what its user says in another tab, as it comes', async () => {
+    const page = await said();
+    const { page: second, complaints } = await open(page.context());
+    await shows(second, 2);
+    await until(() => run<boolean>(second, '!channel.getSnapshot().isLoading'), 20);
+    const told = await tapped(second);
+    const last = 'channel.getSnapshot().messages.at(-1).state';
+    await run(page, "void channel.send('shared '.repeat(500))");
+    await until(async () => (await run(second, last)) === 'streaming', 20);
+    await run(page, 'channel.stop()');
+    for (const tab of [page, second]) await until(async () => (await run(tab, last)) === 'stopped', 20);
+    expect(await run(second, 'texts().length')).toBe(4);
+    // And in the other direction.
+    await run(second, say('back'));
+    await until(async () => String(await run(page, 'texts().slice(4)')) === 'back,You said: back', 20);
+    expect(await told()).not.toMatch(/shared/);
     expect(complaints).toEqual([]);
   });
 

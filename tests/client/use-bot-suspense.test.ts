@@ -52,7 +52,7 @@ async function suspends(chromium: ReturnType<typeof oneChromium>, one: Case): Pr
       one.isStrict || expect(await run('test.ever')).toEqual({ session: 2, channel: 1 });
     await expectNoMore();
     expect(await counts()).toEqual(ONCE);
-    expect(sessions()).toHaveLength(1);
+    expect(sessions()).toHaveLength(2);
     await run("void test.bot.send('Hello')");
     const message = await stage.run('Hello');
     message.begin();
@@ -70,7 +70,7 @@ async function suspends(chromium: ReturnType<typeof oneChromium>, one: Case): Pr
     await page.locator('#chat').waitFor();
     expect(await counts()).toEqual(ONCE);
     await expectNoMore();
-    expect(sessions()).toHaveLength(1);
+    expect(sessions()).toHaveLength(2);
     expect(stage.runs.map(({ text }) => text)).toEqual(['Hello']);
     await run('test.unmount()');
     await until(async () => !(await run('test.isKept()')));

@@ -29,7 +29,14 @@ describe('the words of the chat', () => {
 
 describe('the words of an error', () => {
   test('are those of its code, and none say something else than the code does', () => {
-    const own = ['unreachable', 'connection_lost', 'connection_silent', 'missing', 'unexpected_response'];
+    const own = [
+      'cookie_blocked',
+      'unreachable',
+      'connection_lost',
+      'connection_silent',
+      'missing',
+      'unexpected_response',
+    ];
     const codes = [...Object.keys(PROBLEMS), ...own].sort();
     const found = Object.fromEntries(
       names.map((name) => [name, codes.filter((code) => errorWords(code) === name).join(' ')]),
@@ -54,7 +61,7 @@ describe('the words of an error', () => {
 
   test('are whole sentences in each language, for people who know nothing of relays', () => {
     const ofErrors = names.filter((name) => /^error[A-Z]/.test(name) && name !== 'errorCode');
-    expect(ofErrors.length).toBe(12);
+    expect(ofErrors.length).toBe(13);
     for (const name of ofErrors)
       expect([ENGLISH[name], ARABIC[name]]).toEqual([
         expect.stringMatching(/^(?!.*(relay|operator|request|service)).+\.$/i),

@@ -45,7 +45,7 @@ testWithProc(
     const servedAfterMs: number[] = [];
     while (flooding) {
       const askedAt = performance.now();
-      expect((await call(port, '/auth/session')).status).toBe(401);
+      expect((await call(port, '/auth/session')).status).toBe(200);
       servedAfterMs.push(Math.round(performance.now() - askedAt));
     }
     await flooded;

@@ -134,6 +134,8 @@ describe.each(FAILURES)(
       ...(code !== 'upstream_refused' && { maybeStarted: true }),
       ...(upstream !== undefined && { upstream }),
     } as object;
+    const answered = code === 'upstream_bad_response' && / ([2-5]\d\d) /.exec(String(bytes))?.[1];
+    if (answered) Object.assign(members, { upstreamStatus: Number(answered) });
     const level = status < 500 ? 'info' : 'warn';
 
     test('has a stream with one error event, whose code the log and the metric have', async () => {
@@ -181,7 +183,7 @@ test.each([301, 302, 303, 307, 308])(
     const { answer } = await answerTo(
       chunked(`${status} Elsewhere`, [STREAM_TYPE, `Location: ${other.url}/leak`], 'data: leak\n\n'),
     );
-    expectErrorEvent(answer, 502, 'upstream_bad_response', { maybeStarted: true });
+    expectErrorEvent(answer, 502, 'upstream_bad_response', { maybeStarted: true, upstreamStatus: status });
     expect(answer.headers.location).toBeUndefined();
     expect(other.sockets).toEqual([]);
     await other.close();

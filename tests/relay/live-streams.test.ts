@@ -129,7 +129,10 @@ describe('the request for a live stream', () => {
 });
 
 type Refused = [what: string, serve: Serve | string, status: number, code: ProblemCode, more?: object];
-const bad = (what: string, bytes: string): Refused => [what, bytes, 502, 'upstream_bad_response'];
+const bad = (what: string, bytes: string): Refused => [
+  ...([what, bytes, 502, 'upstream_bad_response'] as const),
+  { upstreamStatus: Number(bytes.split(' ')[1]) },
+];
 const AGAIN = { retryable: 'new message' };
 const json = (id: string) => ({ error: { channel: id, text: CANARY.key } });
 const REFUSED: Refused[] = [

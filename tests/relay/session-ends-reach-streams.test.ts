@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { sessionKey } from '../../src/authenticate/sessions/session.ts';
 import { SESSION_PREFIX } from '../../src/authenticate/sessions/session-script.ts';
-import { expectProblem } from '../harness/clients/call.ts';
+import { expectProblem, isSignedIn } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { until } from '../harness/clock/until.ts';
 import type { FaultProxy } from '../harness/faults/fault-proxy.ts';
@@ -36,7 +36,7 @@ async function startAll(options: InstancesOptions) {
     ...all,
     open: all.stream,
     relayAt: (at: number) => all.relays[at] as TestRelay,
-    status: async (at: number, cookie: string) => (await all.get(at, '/auth/session', cookie)).status,
+    isLive: async (at: number, cookie: string) => isSignedIn(await all.get(at, '/auth/session', cookie)),
   };
 }
 
@@ -80,7 +80,7 @@ function sessionEnds(shared: boolean, count: number): void {
   });
 
   test('logout-all ends all sessions and streams of the user, and of no other user', async () => {
-    const { relayAt, status, open, post } = await start();
+    const { relayAt, isLive, open, post } = await start();
     const mine = await Promise.all([0, 0, LAST].map((at) => relayAt(at).signIn()));
     const bobs = await relayAt(0).signIn(OTHER_USER);
     const streams = await Promise.all(mine.map((cookie, n) => open(n === 0 ? 0 : LAST, cookie)));
@@ -90,8 +90,8 @@ function sessionEnds(shared: boolean, count: number): void {
     expect(answer.headers['set-cookie']?.[0]).toMatch(/^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/);
     await expectOver(streams);
     for (const cookie of mine)
-      expect([await status(0, cookie), await status(LAST, cookie)]).toEqual([401, 401]);
-    expect(await status(LAST, bobs)).toBe(200);
+      expect([await isLive(0, cookie), await isLive(LAST, cookie)]).toEqual([false, false]);
+    expect(await isLive(LAST, bobs)).toBe(true);
     await expectContinues(bobsStream);
     // A later session of the user is not affected.
     const next = await relayAt(LAST).signIn();
@@ -121,17 +121,17 @@ function sessionEnds(shared: boolean, count: number): void {
   });
 
   test('the idle limit ends the silent streams of a session', async () => {
-    const { relayAt, status, open, redis } = await start({ idleMs: LIMIT_MS });
+    const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
     const cookie = await relayAt(0).signIn();
     const streams = [await open(0, cookie), await open(LAST, cookie)];
     advancedMs = LIMIT_MS;
     await expireIn(redis, cookie);
     await expectOver(streams);
-    expect(await status(0, cookie)).toBe(401);
+    expect(await isLive(0, cookie)).toBe(false);
   });
 
   test('a stream that carries data keeps its session alive, and with it the silent streams', async () => {
-    const { relayAt, status, open, redis } = await start({ idleMs: LIMIT_MS });
+    const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
     const cookie = await relayAt(0).signIn();
     const expiresAt = async () => (await stored(relayAt(0).sessions, idOf(cookie)))?.idleExpiresAt ?? 0;
     const delivering = await open(0, cookie);
@@ -143,7 +143,7 @@ function sessionEnds(shared: boolean, count: number): void {
       delivering.event();
       await until(async () => (await expiresAt()) > before);
     }
-    expect([await status(0, cookie), await status(LAST, cookie)]).toEqual([200, 200]);
+    expect([await isLive(0, cookie), await isLive(LAST, cookie)]).toEqual([true, true]);
     expect(silent.client.socket.destroyed).toBe(false);
     delivering.upstream.write(LAST_CHUNK);
     expect(await delivering.over()).toMatchObject({ code: undefined, complete: true });
@@ -151,7 +151,7 @@ function sessionEnds(shared: boolean, count: number): void {
     advancedMs += LIMIT_MS;
     await expireIn(redis, cookie);
     await expectOver([silent]);
-    expect(await status(0, cookie)).toBe(401);
+    expect(await isLive(0, cookie)).toBe(false);
   });
 
   test('a message whose session check began before a logout and ends after it is refused', async () => {
@@ -268,7 +268,7 @@ describeWithRedis('with two instances and Redis', () => {
   });
 
   test('streams continue until their limits if Redis comes back without its sessions', async () => {
-    const { cookie, redis, relayAt, status, open, post } = await start();
+    const { cookie, redis, relayAt, isLive, open, post } = await start();
     const stream = await open(1, cookie);
     const answers = askedFor(relayAt(1));
     await redis.stop();
@@ -276,7 +276,7 @@ describeWithRedis('with two instances and Redis', () => {
     expectProblem(await post(0, '/auth/logout', cookie), 503, 'session_store_unavailable');
     await redis.start();
     await until(async () => (await relayAt(1).redis?.answers()) === true, 20);
-    expect(await status(1, cookie)).toBe(401);
+    expect(await isLive(1, cookie)).toBe(false);
     await until(async () =>
       (await Promise.allSettled(answers())).some(({ status }) => status === 'fulfilled'),
     );

@@ -170,6 +170,8 @@ describe('a run of the demo bot service', () => {
       ...['You', ' said:', ' one', ' two'].map(delta),
       {
         ...common,
+        // Of what is kept, the service says when.
+        createdAt: expect.any(String),
         eventType: 'asgard.message.complete',
         fact: { messageComplete: { message: { messageId, text: 'You said: one two' } } },
       },

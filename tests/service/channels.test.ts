@@ -49,8 +49,12 @@ describe('the history of a channel', () => {
       text: 'hello',
       customMessageId: 'm1',
       blobIds: [],
+      blobs: [],
     });
     expect(events.every(({ customChannelId }) => customChannelId === 'c1')).toBe(true);
+    // What is kept has its time.
+    for (const { id, createdAt } of events)
+      expect(createdAt).toEqual(id && new Date(createdAt as string).toISOString());
   });
 
   test('has after Last-Event-ID only what came later', async () => {

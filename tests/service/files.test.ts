@@ -127,7 +127,10 @@ describe('a message with files', () => {
     const message = { customChannelId: 'c1', text: '', blobIds: [data.blobId] };
     expect(wholeMessages(await service.say(message))[0]?.text).toBe('You said nothing. You sent: list.txt');
     const history = demoEvents((await service.ask(`GET message/sse?${ID}`)).body);
-    expect(history[0]?.fact.messageUser).toMatchObject({ text: '', blobIds: [data.blobId] });
+    expect(history[0]?.fact.messageUser).toMatchObject({
+      ...{ text: '', blobIds: [data.blobId] },
+      blobs: [{ blobId: data.blobId, fileName: 'list.txt', mime: 'text/plain' }],
+    });
     for (const more of [{ customChannelId: 'c2' }, { customChannelId: null }, { blobIds: ['x'] }]) {
       const { status, body } = await service.send({ ...message, ...more });
       expect([status, JSON.parse(body).error.code]).toEqual([400, 'BLOB_NOT_FOUND']);

@@ -116,8 +116,8 @@ const notSignedIn = (share: number, usual = 0.05, perMinute = 100) =>
   counters({
     [message('200', 'ok')]: fromFive(END, perMinute * (1 - share), perMinute * (1 - usual)),
     [message('401', 'unauthenticated')]: fromFive(END, perMinute * share, perMinute * usual),
-    // Each visitor of a public page asks for a session that there is not.
-    [message('401', 'unauthenticated', 'GET').replace('/x/message/sse', '/auth/session')]: 300,
+    // Each visitor of a public page asks who is signed in.
+    [message('200', 'ok', 'GET').replace('/x/message/sse', '/auth/session')]: 300,
   });
 /** Of `perMinute` answers, all begin within `usual` seconds, and for `minutes` within `late`. */
 const begins = (usual: number, late: number, minutes: number, perMinute = 40): Scraped => ({

@@ -65,7 +65,7 @@ describe('the requests', () => {
     expect(await requests({ ...message, status: '200', code: 'ok' })).toBe(1);
     expect(await requests({ ...message, status: '401', code: 'unauthenticated' })).toBe(1);
     expect(await requests({ route: '/auth/login', method: 'POST', status: '200', code: 'ok' })).toBe(1);
-    expect(await requests({ route: '/auth/session', method: 'GET', code: 'unauthenticated' })).toBe(1);
+    expect(await requests({ route: '/auth/session', method: 'GET', code: 'ok' })).toBe(1);
     expect(await requests({ route: 'none', status: '404', code: 'not_found' })).toBe(1);
     expect(await requests({})).toBe(5);
   });

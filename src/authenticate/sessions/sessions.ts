@@ -34,6 +34,8 @@ export interface Sessions {
    * @throws Problem `unauthenticated`
    */
   require(req: Request): Promise<LiveSession>;
+  /** Whether a session has ended with all those of its user. */
+  hasEnded(session: LiveSession): Promise<boolean>;
   /** Refuses a session that has ended with all those of its user. @throws Problem `unauthenticated` */
   confirm(session: LiveSession): Promise<void>;
   /** Extends a session, since it is used now. @throws Problem `unauthenticated` if it has ended meanwhile */
@@ -87,6 +89,7 @@ export function openSessions({ store, cookie, limits }: SessionsOptions): Sessio
     async require(req) {
       return (await find(req)) ?? refuse();
     },
+    hasEnded: (session) => store.hasEnded(session),
     async confirm(session) {
       if (await store.hasEnded(session)) throw noSession();
     },

@@ -1,12 +1,12 @@
 import { answerParts } from '../channel/answer-parts.ts';
 import { botConversation } from '../channel/bot-conversation.ts';
-import { fileOf } from '../channel/channel-past.ts';
-import { questionOf } from '../channel/channel-sends.ts';
+import { pastQuestion } from '../channel/channel-past.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
 import { type AnswerView, followHistory } from '../channel/follow-history.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { internalsOf } from '../session/client-internals.ts';
 import { randomId } from '../transport/calls.ts';
+import { timeOf } from '../transport/known-events.ts';
 import { asRelayError, signedOut } from '../transport/relay-error.ts';
 
 /** A message as it is so far. */
@@ -25,8 +25,9 @@ export async function loadMessages(client: BotClient, channelId: string): Promis
   const ended = internalsOf(client).tracker.ended();
   const all: Loaded[] = [];
   let failure: unknown;
-  const history = followHistory(botConversation(client, channelId), {
-    onQuestion: (text, blobIds) => void all.push({ now: questionOf(text, blobIds.map(fileOf)) }),
+  const talk = botConversation(client, channelId);
+  const history = followHistory(talk, {
+    onQuestion: (question) => void all.push({ now: pastQuestion(talk, question) }),
     onAnswer() {
       const answer: Loaded = {
         now: { id: randomId(), role: 'assistant', parts: [], state: 'done', metadata: {} },
@@ -53,8 +54,13 @@ function collecting(answer: Loaded): AnswerView {
     onEvent(event) {
       const { parts, messageId } = take(event);
       const { now } = answer;
-      const metadata = messageId === undefined ? now.metadata : { messageId };
+      const createdAt = now.metadata.createdAt ?? timeOf(event);
+      const known = { ...(messageId && { messageId }), ...(createdAt && { createdAt }) };
+      const metadata = { ...now.metadata, ...known };
       answer.now = { ...now, id: event.runId ?? now.id, parts: parts ?? now.parts, metadata };
+    },
+    onVerdict(verdict) {
+      answer.now = { ...answer.now, metadata: { ...answer.now.metadata, verdict } };
     },
     // What has come of an answer is shown, however it has ended.
     onState: () => {},

@@ -1,4 +1,6 @@
+import type { BotEvent } from '../transport/bot-event.ts';
 import { randomId } from '../transport/calls.ts';
+import { timeOf } from '../transport/known-events.ts';
 import { asRelayError, callPage } from '../transport/relay-error.ts';
 import { answerParts } from './answer-parts.ts';
 import type { ToolCallConsent } from './bot-conversation.ts';
@@ -41,9 +43,12 @@ export function showAnswer(
   let now = newAnswer(first);
   const { take, decide } = answerParts();
   const change = (changes: Partial<ChannelMessage>, metadata?: MessageMetadata) => {
+    const before = now.state;
     now = { ...now, ...changes, metadata: { ...now.metadata, ...metadata } };
     state.replace(now);
-    if (changes.state && isOver(changes.state)) onEnd(now);
+    // An answer of the history that is `done` was stopped before.
+    const isPast = before === 'done' && changes.state === 'stopped';
+    if (changes.state && isOver(changes.state) && !isPast) onEnd(now);
   };
   /** An answer of the history that is `done` may still be under way. */
   const isEnded = () => now.state === 'stopped' || now.state === 'error';
@@ -56,9 +61,12 @@ export function showAnswer(
       if (isEnded()) return;
       callPage(() => options.onEvent?.(event, now));
       const { parts, messageId, asks = [] } = take(event);
-      if (parts) change({ parts }, messageId === undefined ? {} : { messageId });
+      const createdAt = now.metadata.createdAt ?? timeOf(event);
+      if (parts) change({ parts }, { ...(messageId && { messageId }), ...(createdAt && { createdAt }) });
       for (const id of asks) pending.set(id, { answer });
+      if (isStopped(event)) change({ state: 'stopped' });
     },
+    onVerdict: (verdict) => change({}, { verdict }),
     onState: (next) => isEnded() || change({ state: next === 'waiting' ? 'reconnecting' : next }),
     onError(thrown) {
       if (isEnded()) return;
@@ -72,6 +80,13 @@ export function showAnswer(
   };
   add(now);
   return answer;
+}
+
+/** Whether this event ends a text that the user has stopped. */
+function isStopped(event: BotEvent): boolean {
+  return event.known && event.eventType === 'asgard.message.complete'
+    ? event.fact.messageComplete.message.isStopped === true
+    : false;
 }
 
 function newAnswer(state: 'submitted' | 'done'): ChannelMessage {

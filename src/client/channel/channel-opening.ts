@@ -1,6 +1,7 @@
 import type { BotClient } from '../session/bot-client.ts';
 import { internalsOf } from '../session/client-internals.ts';
 import { type FollowedSession, followedSession } from '../session/followed-session.ts';
+import { toldMessages } from '../session/told-messages.ts';
 import { randomId } from '../transport/calls.ts';
 import { RelayError } from '../transport/relay-error.ts';
 import { type BotConversation, botConversation } from './bot-conversation.ts';
@@ -48,6 +49,7 @@ export function channelOpening(
   const store = followedSession(client);
   let user: string | undefined;
   let talk: BotConversation | undefined;
+  let endListening = () => {};
   function open(next: string, isFresh = false): void {
     const found =
       options.id === undefined
@@ -55,11 +57,14 @@ export function channelOpening(
         : undefined;
     user = next;
     talk = botConversation(client, found?.id ?? `${options.id}`);
+    endListening();
+    endListening = toldMessages(client).listen(talk.customChannelId, past.onTold);
     past.begin({ talk, user: next, isNew: found?.isNew ?? fresh.delete(`${options.id}`) });
   }
   function empty(isDropped = false): void {
     if (isDropped) past.forget();
     leave();
+    endListening();
     state.removeAll();
     state.change({ error: undefined, isLoading: true, failedHistory: undefined });
     talk = user = undefined;

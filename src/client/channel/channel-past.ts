@@ -1,9 +1,11 @@
 import { asRelayError, isSignedOut, type RelayError } from '../transport/relay-error.ts';
+import type { BotConversation } from './bot-conversation.ts';
 import { type ShownChannel, showAnswer } from './channel-answer.ts';
 import { questionOf } from './channel-sends.ts';
-import { isOver } from './channel-state.ts';
-import type { ChannelMessage } from './channel-types.ts';
-import { type FollowedHistory, followHistory } from './follow-history.ts';
+import { isOver, replaceable } from './channel-state.ts';
+import type { ChannelMessage, FilePart } from './channel-types.ts';
+import { type FollowedHistory, followHistory, type PastQuestion } from './follow-history.ts';
+import { type OtherTabs, otherTabs } from './other-tabs.ts';
 import { type Opened, pageStorage } from './page-storage.ts';
 import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
 
@@ -11,6 +13,8 @@ import { type ResumedAnswers, resumedAnswers } from './resumed-answers.ts';
 export interface ChannelPast {
   /** Begins to show what was said in this conversation. */
   readonly begin: (opened: Opened) => void;
+  /** Takes the id of a message that another tab has sent. */
+  readonly onTold: (messageId: string) => void;
   /** Takes whether the user is signed in. If so, a history that the end of a session has broken is loaded again. */
   readonly onSession: (isSignedIn: boolean) => void;
   /** Whether an answer of it is under way. */
@@ -34,6 +38,10 @@ interface Loading {
   /** Whether it is still the one that is shown. */
   readonly isOpen: () => boolean;
   readonly load: () => void;
+  /** The messages before it. */
+  readonly past: readonly ChannelMessage[];
+  /** Takes, in place of the page, a failure that comes before anything of the history does. */
+  readonly onNothing?: OtherTabs['onFailed'] | undefined;
 }
 
 /** Shows why a history could not be loaded, and loads it again, also when the user has signed in again. */
@@ -46,16 +54,16 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
   }
   return {
     onSession,
-    onError(error: RelayError, isWhole: boolean, { isOpen, load }: Loading): void {
+    onError(error: RelayError, isWhole: boolean, { isOpen, load, past, onNothing }: Loading): void {
       function loadAgain(): void {
         const all = messages();
         if (!isOpen() || !all.every((one) => isOver(one.state))) return;
-        // All that is shown stays until the history takes its place, but for the messages that it will never have.
-        setInitial(all.filter((one, at) => ![one, all[at + 1]].some(isRefused)));
+        setInitial(replaceable(all));
         change({ error: undefined });
         load();
       }
       if (!isSignedOut(error)) {
+        if (onNothing && past === messages()) return void onNothing(error);
         if (!isWhole) change({ failedHistory: { error, loadAgain } });
         fail(error);
         return;
@@ -67,10 +75,6 @@ function failures({ change, fail, messages, setInitial }: ShownChannel['state'])
   };
 }
 
-/** Whether a message was refused before the bot could run. */
-const isRefused = ({ error }: Partial<ChannelMessage> = {}) =>
-  error && !error.maybeStarted && (error.retryable !== undefined || isSignedOut(error));
-
 /** Shows what was said before: the history of the bot service, else the messages that the page has kept. */
 export function channelPast(shown: ShownChannel): ChannelPast {
   const { state, options } = shown;
@@ -79,6 +83,13 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   let opened: Opened | undefined;
   const storage = pageStorage(shown, () => opened);
   const { onSession, onError } = failures(state);
+  const others = otherTabs(state, () => {
+    if (!opened || storage.hasNoHistory()) return;
+    // All that is shown stays until the history takes its place.
+    state.setInitial(replaceable(state.messages()));
+    leave();
+    follow({ ...opened, isNew: false }, others.onFailed);
+  });
   function leave(): void {
     resumed?.leave();
     history?.leave();
@@ -87,19 +98,22 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   function close(): void {
     leave();
     opened = undefined;
+    others.leave();
     storage.close();
   }
   function begin(next: Opened): void {
     leave();
-    opened = next;
-    const loading = { isOpen: () => own === history, load: () => begin(next) };
-    const onAnswer = () => showAnswer(shown, state.addResumed, 'done');
-    resumed = resumedAnswers(next.talk, { onAnswer, onError: state.fail, history: () => history });
+    resumed = resumedAnswers(next.talk, { ...resumedView(shown), history: () => history });
     state.change({ isLoading: !next.isNew, failedHistory: undefined });
+    follow(next);
+  }
+  function follow(next: Opened, onNothing?: Loading['onNothing']): void {
+    opened = next;
+    const before = { past: state.messages(), onNothing };
+    const loading = { isOpen: () => own === history, load: () => begin(next), ...before };
     if (next.isNew && !options.messages) return;
     const own = followHistory(storage.withKept(next), {
-      onQuestion: (text, blobIds) => state.addPast(questionOf(text, blobIds.map(fileOf))),
-      onAnswer: () => showAnswer(shown, state.addPast, 'done'),
+      ...pastView(shown, next),
       onError: (thrown, isWhole) => onError(asRelayError(thrown), isWhole, loading),
       resumed,
     });
@@ -113,7 +127,7 @@ export function channelPast(shown: ShownChannel): ChannelPast {
       resumed?.showStopped();
       history?.showStopped();
     },
-    ...{ begin, onSession, leave, close },
+    ...{ begin, onSession, leave, close, onTold: others.onTold },
     save: storage.save,
     forget() {
       const before = opened;
@@ -124,6 +138,26 @@ export function channelPast(shown: ShownChannel): ChannelPast {
   };
 }
 
-/** A file of the history, of which the bot service tells the id alone. */
-export const fileOf = (blobId: string) =>
-  ({ type: 'file', mediaType: 'application/octet-stream', url: '', blobId }) as const;
+/** Where answers are shown that go on after a reload. */
+const resumedView = (shown: ShownChannel) => ({
+  onAnswer: () => showAnswer(shown, shown.state.addResumed, 'done'),
+  onError: shown.state.fail,
+});
+
+/** Where a history shows what was said. */
+const pastView = (shown: ShownChannel, { talk }: Opened) => ({
+  onQuestion: (question: PastQuestion) => shown.state.addPast(pastQuestion(talk, question)),
+  onAnswer: () => showAnswer(shown, shown.state.addPast, 'done'),
+});
+
+/** What the user has said in `talk` before. */
+export function pastQuestion(
+  { downloadUrl }: Pick<BotConversation, 'downloadUrl'>,
+  { text, files, createdAt }: PastQuestion,
+): ChannelMessage {
+  const parts = files.map(({ blobId, fileName, mime }): FilePart => {
+    const named = fileName === undefined ? { url: '' } : { filename: fileName, url: downloadUrl(fileName) };
+    return { type: 'file', mediaType: mime ?? 'application/octet-stream', ...named, blobId };
+  });
+  return { ...questionOf(text, parts), metadata: createdAt === undefined ? {} : { createdAt } };
+}

@@ -1,4 +1,4 @@
-import { asRelayError, callPage, type RelayError } from '../transport/relay-error.ts';
+import { asRelayError, callPage, isSignedOut, type RelayError } from '../transport/relay-error.ts';
 import type { ChannelMessage, ChannelOptions, ChannelSnapshot } from './channel-types.ts';
 
 type Messages = readonly ChannelMessage[];
@@ -143,6 +143,14 @@ const idsOf = (messages: Messages) => new Set(messages.map(({ id }) => id));
 export function isOver(state: ChannelMessage['state']): boolean {
   return state === 'done' || state === 'stopped' || state === 'error';
 }
+
+/** Of these messages, those that a history takes the place of. It will never have the others. */
+export const replaceable = (all: readonly ChannelMessage[]) =>
+  all.filter((one, at) => ![one, all[at + 1]].some(isRefused));
+
+/** Whether a message was refused before the bot could run. */
+const isRefused = ({ error }: Partial<ChannelMessage> = {}) =>
+  error && !error.maybeStarted && (error.retryable !== undefined || isSignedOut(error));
 
 /**
  * The text of a message. If it has several texts, they are paragraphs.

@@ -16,7 +16,7 @@ export interface FilePart {
   readonly type: 'file';
   /** `application/octet-stream` if it is not known. */
   readonly mediaType: string;
-  /** Missing if it is not known, as in a history. */
+  /** Missing if it is not known. */
   readonly filename?: string;
   /** Its address, for a link; empty if its name is not known. */
   readonly url: string;
@@ -62,7 +62,10 @@ export type Verdict = 'GOOD' | 'BAD';
 export interface MessageMetadata {
   /** The id of an answer in the relay's log. */
   readonly requestId?: string;
-  /** When a message was sent, or an answer began, in ms since 1970; missing in a history. */
+  /**
+   * When a message was sent, or an answer began, in ms since 1970; in a history, when the bot service has kept it, if it
+   * says so.
+   */
   readonly createdAt?: number;
   /** The bot service's id of the last text of an answer, to which `feedback` belongs. */
   readonly messageId?: string;

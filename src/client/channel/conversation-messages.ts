@@ -1,5 +1,6 @@
 import type { MessageName } from '../session/bot-calls.ts';
 import { internalsOf } from '../session/client-internals.ts';
+import { toldMessages } from '../session/told-messages.ts';
 import { unfinished } from '../session/unfinished.ts';
 import { randomId } from '../transport/calls.ts';
 import { isObject } from '../transport/known-events.ts';
@@ -45,6 +46,7 @@ export interface ConversationMessages {
 export function conversationMessages(client: EventTarget, customChannelId: string): ConversationMessages {
   const { pathOf, ask, stream } = internalsOf(client).calls;
   const names = unfinished(client);
+  const { tell } = toldMessages(client);
   /** Asks for the answer to a message. Its name is kept until the answer has ended. */
   const answer = (path: string | undefined, { name, body, options = {} }: Asked) => {
     const { signal, onState } = options;
@@ -54,6 +56,8 @@ export function conversationMessages(client: EventTarget, customChannelId: strin
       onAsk: () => names.add(name),
       onState(state, answering) {
         if (state === 'done') names.remove(name);
+        // The bot service has the message now, or its whole answer.
+        if (state !== 'waiting') tell(name);
         onState?.(state, answering);
       },
     });

@@ -1,7 +1,9 @@
-import type { BotEvent } from '../transport/bot-event.ts';
+import type { BotEvent, Facts } from '../transport/bot-event.ts';
+import { knownMember, timeOf } from '../transport/known-events.ts';
 import { isNotEnabled } from '../transport/relay-error.ts';
 import { abortOf, after, inBackground } from '../transport/waits.ts';
 import type { BotConversation } from './bot-conversation.ts';
+import type { Verdict } from './channel-types.ts';
 
 /**
  * After this time without an event, in ms, what was said so far counts as complete. The stream goes on with what is said
@@ -16,13 +18,28 @@ const LONGEST_RESUME_MS = 2_000;
 /** Where a page shows what was said before. */
 export interface HistoryView {
   /** Shows what the user has said, and the files that they have sent. */
-  readonly onQuestion: (text: string, blobIds: readonly string[]) => void;
+  readonly onQuestion: (question: PastQuestion) => void;
   /** Shows another answer. */
   readonly onAnswer: () => AnswerView;
   /** The history has failed: some of it is missing or, if `isWhole`, it is shown and cannot be followed further. */
   readonly onError: (error: unknown, isWhole: boolean) => void;
   /** Runs that are left out, since the page shows them in another way. */
   readonly resumed?: ShownElsewhere | undefined;
+}
+
+/** What the user has said before. */
+export interface PastQuestion {
+  readonly text: string;
+  readonly files: readonly PastFile[];
+  /** In ms since 1970, if the bot service says so. */
+  readonly createdAt: number | undefined;
+}
+
+/** A file that the user has sent before. */
+export interface PastFile {
+  readonly blobId: string;
+  readonly fileName?: string;
+  readonly mime?: string | null | undefined;
 }
 
 /** Runs that a page shows in another way. */
@@ -36,6 +53,8 @@ export interface ShownElsewhere {
 export interface AnswerView {
   readonly onEvent: (event: BotEvent) => void;
   readonly onState: (state: 'waiting' | 'streaming' | 'done' | 'stopped') => void;
+  /** What the user thinks of it. */
+  readonly onVerdict: (verdict: Verdict) => void;
   /** The answer is incomplete. */
   readonly onError: (error: unknown) => void;
 }
@@ -114,6 +133,8 @@ export function followHistory(conversation: Followed, view: HistoryView): Follow
 /** Shows the runs of a history. */
 function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
   const answers = new Map<unknown, AnswerView>();
+  /** The answers by the ids of their messages. */
+  const ofMessage = new Map<string, AnswerView>();
   const running = new Set<unknown>();
   function end(run: unknown, error?: unknown): void {
     if (!running.delete(run)) return;
@@ -127,12 +148,17 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
     /** Takes an event. With `isFinishing`, nothing new begins. */
     take(event: BotEvent, isFinishing: boolean): void {
       const { eventType, runId: run } = event;
-      if (eventType === 'asgard.message.feedback' || (isFinishing && !running.has(run))) return;
+      const { messageUser, messageFeedback, messageComplete } = knownMember<KeptFacts>(event);
+      if (eventType === 'asgard.message.feedback') {
+        const { targetMessageId = '', verdict = '' } = messageFeedback ?? {};
+        if (isVerdict(verdict)) ofMessage.get(targetMessageId)?.onVerdict(verdict);
+        return;
+      }
+      if (isFinishing && !running.has(run)) return;
       if (eventType === 'asgard.message.user') {
-        const { text, blobIds } = (event.known && event.fact.messageUser) || {};
         // Where runs have no ids, an answer ends with the next question.
         answers.delete(undefined);
-        onQuestion(text ?? '', blobIds ?? []);
+        onQuestion(questionIn(messageUser, timeOf(event)));
         return;
       }
       if (eventType === 'asgard.run.done') return void end(run);
@@ -140,6 +166,8 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
       const answer = answers.get(run) ?? (isOfAnswer(event) && onAnswer());
       if (!answer) return;
       answers.set(run, answer);
+      const { messageId } = messageComplete?.message ?? {};
+      if (messageId) ofMessage.set(messageId, answer);
       // An event that the bot service keeps has an id. One without an id is said now.
       if (event.id === undefined && !running.has(run)) {
         running.add(run);
@@ -160,6 +188,20 @@ function shownRuns({ onQuestion, onAnswer, resumed }: HistoryView) {
     },
   };
 }
+
+type KeptFacts = Facts['asgard.message.user'] &
+  Facts['asgard.message.feedback'] &
+  Facts['asgard.message.complete'];
+
+function questionIn(
+  { text, blobIds, blobs }: Partial<KeptFacts['messageUser']> = {},
+  createdAt: number | undefined,
+): PastQuestion {
+  const fileOf = (blobId: string) => blobs?.find((one) => one.blobId === blobId) ?? { blobId };
+  return { text: text ?? '', files: (blobIds ?? []).map(fileOf), createdAt };
+}
+
+const isVerdict = (verdict: string): verdict is Verdict => verdict === 'GOOD' || verdict === 'BAD';
 
 /** Whether an event surely belongs to an answer. */
 function isOfAnswer({ known, eventType }: BotEvent): boolean {

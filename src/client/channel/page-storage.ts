@@ -17,6 +17,8 @@ export interface Opened {
 export interface PageStorage {
   /** The same conversation. If it turns out to give no history, the messages that the page has kept are shown. */
   readonly withKept: (opened: Opened) => Pick<BotConversation, 'history' | 'metadata'>;
+  /** Whether the relay has said that there is no history. */
+  readonly hasNoHistory: () => boolean;
   readonly save: () => void;
   readonly clear: (opened: Opened) => Promise<void>;
   /** From now on, nothing is kept. */
@@ -26,6 +28,7 @@ export interface PageStorage {
 /** Calls the functions of the page. `now` returns the conversation that is open. */
 export function pageStorage({ state, options }: ShownChannel, now: () => Opened | undefined): PageStorage {
   let isKept = false;
+  let isWithout = false;
   /** Calls a function of the page. Its error is shown if the conversation is still open. */
   async function page(opened: Opened, call: (storage: MessageStorage) => Promise<void>): Promise<void> {
     try {
@@ -60,10 +63,12 @@ export function pageStorage({ state, options }: ShownChannel, now: () => Opened 
       history: opened.talk.history,
       metadata: () =>
         opened.talk.metadata().catch(async (error) => {
+          isWithout ||= isNotEnabled(error);
           if (opened === now() && isNotEnabled(error)) await show(opened);
           throw error;
         }),
     }),
+    hasNoHistory: () => isWithout,
     save,
     close() {
       isKept = false;

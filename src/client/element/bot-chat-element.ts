@@ -1,7 +1,6 @@
 import type { Channel } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
-import { isOtherOrigin } from '../transport/calls.ts';
 import type { Looks } from './avatar.ts';
 import { afterSignOut, type BotChatEventMap, watchChannel } from './bot-chat-events.ts';
 import { botName } from './bot-name.ts';
@@ -160,7 +159,6 @@ export class BotChatElement extends ElementBase {
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
       ...{ bot, bots: choice, draft, drafts: keptDrafts(client), onBot, looks: looks() },
-      isOtherOrigin: isOtherOrigin(base),
       hasFiles: settings.operations.includes('files'),
       hasChat: settings.operations.includes('chat'),
     });

@@ -31,8 +31,6 @@ export interface ChatDependencies {
   /** The user whose name and password are filled in, in the demo. */
   readonly user?: DemoUser | undefined;
   readonly mode: SignInMode;
-  /** Whether the relay is not on the page's own origin. */
-  readonly isOtherOrigin: boolean;
   readonly looks: Looks;
   readonly hasFiles: boolean;
   /** Whether the bot service can forget a conversation. */

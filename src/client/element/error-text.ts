@@ -7,6 +7,7 @@ import { fill, type Language, type Words } from './words/words.ts';
 const CODES = {
   errorAway: /unreachable|unavailable|draining|rejected/,
   errorBusy: /busy|too_many_streams|rate_limited/,
+  errorCookie: /^cookie_blocked/,
   errorForbidden: /^not_(allowed|your)|unknown_bot|not_enabled/,
   errorLarge: /too_large/,
   errorLost: /lost|silent|broken|too_slow/,

@@ -17,15 +17,14 @@ export type SignInMode = 'password' | 'guest' | 'oidc';
 /** What the forms for signing in need. */
 export interface SignInDependencies {
   readonly tools: ChatTools;
-  readonly client: Pick<BotClient, 'session' | 'signIn' | 'signInAsGuest' | 'signInUrl'>;
+  readonly client: Pick<BotClient, 'signIn' | 'signInAsGuest' | 'signInUrl'>;
   readonly mode: SignInMode;
-  readonly isOtherOrigin: boolean;
   /** The user whose name and password are filled in. */
   readonly user?: DemoUser | undefined;
 }
 
 /** The form for signing in. */
-export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInDependencies) {
+export function signInForm({ tools, client, mode, user }: SignInDependencies) {
   const { words } = tools;
   const title = newElement('h3', {}, words.signInAsk);
   const why = newElement('p', { class: 'why' });
@@ -61,8 +60,6 @@ export function signInForm({ tools, client, mode, isOtherOrigin, user }: SignInD
       if (mode === 'guest') await client.signInAsGuest();
       else await client.signIn(name.input.value, password.input.value);
       password.input.value = password.input.defaultValue;
-      // If the relay is on another site, browsers drop its cookie, and no error says so.
-      if (isOtherOrigin && !(await client.session())) showError(why, tools, { message: words.crossSite });
     } catch (error) {
       showError(why, tools, error as RelayError);
       waitSeconds = (error as RelayError).retryAfter;

@@ -59,10 +59,10 @@ export interface BotClient extends EventTarget {
   signInUrl(returnTo: string): string;
   /**
    * Asks for the current session.
-   * @returns Undefined if nobody is signed in.
+   * @returns Null if nobody is signed in.
    * @throws RelayError
    */
-  session(): Promise<Session | undefined>;
+  session(): Promise<Session | null>;
   /**
    * Ends the session.
    * @returns With `AUTH_MODE=oidc`, the page sends the browser to `logoutUrl` if that is not null.

@@ -1,5 +1,5 @@
-import { answerOf, type Caller } from '../transport/calls.ts';
-import { asRelayError, isSignedOut, isTemporary, type RelayError } from '../transport/relay-error.ts';
+import { answerOf, baseOf, type Caller, isOtherOrigin } from '../transport/calls.ts';
+import { asRelayError, isSignedOut, isTemporary, RelayError } from '../transport/relay-error.ts';
 import { inBackground } from '../transport/waits.ts';
 import { forgetKept, type KeptOfRelay } from './kept.ts';
 import type { Session, SessionTracker, Tabs } from './session-tracker.ts';
@@ -18,6 +18,8 @@ interface SessionCallsDependencies {
 export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCallsDependencies) {
   const signedInBy = async (called: Promise<Response>): Promise<Session> => {
     const session = await answerOf<Session>(called);
+    // A browser drops a cookie without an error. Node.js keeps none unless it is told to.
+    if (typeof location === 'object' && !(await sessionNow(call))) throw cookieBlocked(baseOf(options));
     // A page that follows no session would not forget what other users have left.
     forgetKept(options, (of) => of === session.user.id);
     tracker.learn(session);
@@ -25,11 +27,11 @@ export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCa
     return session;
   };
   /** The question that is under way, and the number of the session in which it was asked. */
-  let asking: { readonly askedIn: number; readonly answer: Promise<Session | undefined> } | undefined;
-  async function ask(askedIn: number): Promise<Session | undefined> {
-    const session = await answerOf<Session>(call('/auth/session')).catch(unlessSignedOut);
+  let asking: { readonly askedIn: number; readonly answer: Promise<Session | null> } | undefined;
+  async function ask(askedIn: number): Promise<Session | null> {
+    const session = await sessionNow(call);
     const isCurrent = askedIn === tracker.current();
-    tracker.learn(session, askedIn);
+    tracker.learn(session ?? undefined, askedIn);
     if (isCurrent) tabs.tell(session?.user.id);
     return session;
   }
@@ -57,6 +59,21 @@ export function sessionCalls(call: Caller, { options, tracker, tabs }: SessionCa
       return { logoutUrl: answer?.logoutUrl ?? null };
     },
   };
+}
+
+/** Who is signed in now; null if nobody is. */
+async function sessionNow(call: Caller): Promise<Session | null> {
+  const answer = await answerOf<Session | { readonly user: null }>(call('/auth/session'));
+  return answer.user && answer;
+}
+
+/** The error of a sign-in at `base` whose cookie did not come back. */
+function cookieBlocked(base: string): RelayError {
+  const message = 'Your browser blocks the cookie of this page. Allow cookies here, and sign in again.';
+  const hint = isOtherOrigin(base)
+    ? 'Browsers block the cookie of a relay on another site: serve the page and the relay on one site.'
+    : undefined;
+  return new RelayError(message, { code: 'cookie_blocked', status: 401, hint });
 }
 
 /** Undefined if the error says that there is no session. @throws all other errors */

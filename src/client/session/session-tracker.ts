@@ -79,22 +79,28 @@ type OnTold = (user: string | null, isSignIn: boolean) => void;
 
 /** The other tabs of this browser, and the other clients of this page, at the same relay. */
 export interface Tabs {
+  /** By what the others know this client. */
+  readonly own: string;
   /** Tells them who is signed in, if that is a change or a sign-in. */
   readonly tell: (user: string | null | undefined, isSignIn?: boolean) => void;
   /** Calls `onTold` when another one tells who is signed in. The returned function ends that. */
   readonly listen: (onTold: OnTold) => () => void;
 }
 
+/** Opens a channel between all tabs that have a client of this relay. In Node.js there is none. */
+export function tabsChannel(name: string, options: CallsOptions): BroadcastChannel | undefined {
+  // A process of Node.js would not end as long as it is open.
+  if (typeof location !== 'object') return undefined;
+  return new BroadcastChannel(`${name} ${new URL(baseOf(options) || '/', location.href)}`);
+}
+
 /** The tabs in which a client of these options can be. In Node.js there are none. */
 export function tabsOf(options: CallsOptions): Tabs {
   const own = randomId();
   let last: string | null | undefined;
-  const open = () =>
-    // A process of Node.js would not end as long as it is open.
-    typeof location === 'object'
-      ? new BroadcastChannel(`bot-relay ${new URL(baseOf(options) || '/', location.href)}`)
-      : undefined;
+  const open = () => tabsChannel('bot-relay', options);
   return {
+    own,
     tell(user, isSignIn = false) {
       const isNews = user !== undefined && (user !== last || isSignIn);
       last = user;

@@ -41,6 +41,8 @@ export interface Facts {
         readonly messageId?: string | null | undefined;
         /** The whole text. */
         readonly text: string;
+        /** Whether the user has stopped it. */
+        readonly isStopped?: boolean | null | undefined;
       };
     };
   };
@@ -49,6 +51,15 @@ export interface Facts {
     readonly messageUser: {
       readonly text?: string | null | undefined;
       readonly blobIds?: readonly string[] | null | undefined;
+      /** What is known of these files. */
+      readonly blobs?:
+        | readonly {
+            readonly blobId: string;
+            readonly fileName: string;
+            readonly mime?: string | null | undefined;
+          }[]
+        | null
+        | undefined;
     };
   };
   /** What the user thinks of a message. */

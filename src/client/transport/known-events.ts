@@ -4,7 +4,7 @@ import { RelayError } from './relay-error.ts';
 type Guard = (value: unknown) => boolean;
 
 /** What a value must be: what a guard accepts, a list of one shape, or an object with a shape for each member. */
-type Shape<T> = T extends string | number
+type Shape<T> = T extends string | number | boolean
   ? Guard
   : T extends readonly (infer Item)[]
     ? readonly [Shape<Item>]
@@ -13,9 +13,10 @@ type Shape<T> = T extends string | number
 type NameIn<T, K extends keyof T> = undefined extends T[K] ? `${string & K}?` : K;
 
 const isText: Guard = (value) => typeof value === 'string';
+const isBoolean: Guard = (value) => typeof value === 'boolean';
 
 const MESSAGE = { 'messageId?': isText };
-const TEXT_MESSAGE = { ...MESSAGE, text: isText };
+const TEXT_MESSAGE = { ...MESSAGE, text: isText, 'isStopped?': isBoolean };
 const TOOL = { toolName: isText, 'toolsetName?': isText };
 const CALL = { processId: isText, callSeq: Number.isFinite as Guard, toolCall: TOOL };
 
@@ -27,7 +28,13 @@ const SHAPES: { readonly [K in keyof Facts]: Shape<Facts[K]> } = {
   'asgard.message.start': { messageStart: { message: MESSAGE } },
   'asgard.message.delta': { messageDelta: { message: TEXT_MESSAGE } },
   'asgard.message.complete': { messageComplete: { message: TEXT_MESSAGE } },
-  'asgard.message.user': { messageUser: { 'text?': isText, 'blobIds?': [isText] } },
+  'asgard.message.user': {
+    messageUser: {
+      'text?': isText,
+      'blobIds?': [isText],
+      'blobs?': [{ blobId: isText, fileName: isText, 'mime?': isText }],
+    },
+  },
   'asgard.message.feedback': { messageFeedback: { targetMessageId: isText, verdict: isText } },
   'asgard.tool_call.start': { toolCallStart: CALL },
   'asgard.tool_call.complete': { toolCallComplete: CALL },
@@ -123,6 +130,12 @@ export function readText(event: BotEvent): Text | undefined {
   if (messageComplete) return { text: messageComplete.message.text, part };
   // A resumed stream repeats a message from its start.
   return part === undefined ? undefined : { text: '', part };
+}
+
+/** When the bot service has kept this event, in ms since 1970; undefined if it does not say so. */
+export function timeOf({ raw }: BotEvent): number | undefined {
+  const at = isObject(raw) ? Date.parse(String(raw.createdAt)) : Number.NaN;
+  return Number.isNaN(at) ? undefined : at;
 }
 
 /** The facts of all events about tool calls. */

@@ -11,6 +11,8 @@ export type ClientErrorCode =
   | 'connection_silent'
   /** The bot service itself answers 404: there is no such conversation, message or file. */
   | 'missing'
+  /** The relay has signed the user in, but the browser does not keep its cookie. */
+  | 'cookie_blocked'
   /** The answer is not one of the relay's: a proxy may have sent it. */
   | 'unexpected_response';
 
@@ -45,6 +47,8 @@ export class RelayError extends Error {
   declare readonly hint: string | undefined;
   /** The JSON with which the bot service refused, for `upstream_refused`. */
   declare readonly upstream: unknown;
+  /** For developers: the status of the bot service, if it has answered with neither a stream nor a refusal. */
+  declare readonly upstreamStatus: number | undefined;
 
   /** Its `fields` become its members. */
   constructor(
@@ -53,14 +57,22 @@ export class RelayError extends Error {
       Partial<
         Pick<
           RelayError,
-          'retryAfter' | 'requestId' | 'retryable' | 'maybeStarted' | 'hint' | 'upstream' | 'cause'
+          | 'retryAfter'
+          | 'requestId'
+          | 'retryable'
+          | 'maybeStarted'
+          | 'hint'
+          | 'upstream'
+          | 'upstreamStatus'
+          | 'cause'
         >
       >,
   ) {
     super(message, fields);
-    const { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream } = fields;
-    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, hint, upstream };
-    Object.assign(this, { name: 'RelayError', ...named });
+    const { code, status, requestId, retryAfter, retryable, maybeStarted, hint } = fields;
+    const { upstream, upstreamStatus } = fields;
+    const named = { code, status, requestId, retryAfter, retryable, maybeStarted, hint };
+    Object.assign(this, { name: 'RelayError', ...named, upstream, upstreamStatus });
     if (hint) giveHint(this, hint);
   }
 }
@@ -117,6 +129,7 @@ interface Problem {
   readonly retryAfter?: number;
   readonly maybeStarted?: boolean;
   readonly upstream?: unknown;
+  readonly upstreamStatus?: number;
 }
 
 type MaybeProblem = (Problem & { readonly type?: unknown }) | null | undefined;

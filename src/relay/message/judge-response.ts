@@ -48,6 +48,7 @@ async function judgeRefusal(response: UpstreamAnswer, mask: (text: string) => st
   }
   throw new Problem('upstream_bad_response', 'The bot service did not answer with an event stream.', {
     cause: describe(response, mask),
+    upstreamStatus: status,
   });
 }
 
@@ -116,7 +117,7 @@ export async function judgeLive(
   if (bytes && isJson(bytes)) return { kind: 'not_found', json: replaceStrings(bytes, mask) };
   answer.close();
   const detail = 'The bot service did not answer with an event stream.';
-  throw new Problem('upstream_bad_response', detail, { cause: 'status 404, no JSON' });
+  throw new Problem('upstream_bad_response', detail, { cause: 'status 404, no JSON', upstreamStatus: 404 });
 }
 
 /**

@@ -19,13 +19,14 @@ export type EventType =
   | 'asgard.tool_call.complete'
   | 'asgard.tool_call.consent';
 
-/** One event as it stands in a stream, in the shape of the field. Only what is kept has an `id`. */
+/** One event as it stands in a stream, in the shape of the field. Only what is kept has an `id` and a time. */
 export function eventText(
   eventType: EventType,
-  { source, fact, id }: { source: EventSource; fact: object; id?: string | undefined },
+  { source, fact, kept }: { source: EventSource; fact: object; kept?: { id: string; createdAt: Date } },
 ): string {
   const { requestId, namespace, botProviderName, customChannelId } = source;
-  const event = { eventType, requestId, namespace, botProviderName, customChannelId, fact };
+  const { id, ...times } = kept ?? {};
+  const event = { eventType, requestId, namespace, botProviderName, customChannelId, ...times, fact };
   const idLine = id === undefined ? '' : `id: ${id}\n`;
   return `${idLine}event: ${eventType}\ndata: ${JSON.stringify(event)}\n\n`;
 }

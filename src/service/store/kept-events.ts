@@ -48,9 +48,10 @@ export const keptEvents = (
   /** Keeps an event of a run under the next number, in a transaction. Does nothing if the run is gone. */
   add({ eventType, source, fact, messageId }: NewEvent): Kept | undefined {
     const runId = source.requestId;
-    const next = database.get<{ sequence: number }>(NEXT, Date.now(), runId, channel);
+    const createdAt = new Date();
+    const next = database.get<{ sequence: number }>(NEXT, createdAt.getTime(), runId, channel);
     if (!next) return undefined;
-    const text = eventText(eventType, { source, fact, id: idOf(next.sequence) });
+    const text = eventText(eventType, { source, fact, kept: { id: idOf(next.sequence), createdAt } });
     database.run(
       'INSERT INTO kept (channel_id, sequence, run_id, message_id, characters, text) VALUES (?, ?, ?, ?, ?, ?)',
       ...[channel, next.sequence, runId, messageId ?? null, text.length, text],

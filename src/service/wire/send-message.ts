@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Ask } from '../brains/steps.ts';
 import { type EventSource, eventText } from '../store/bot-event.ts';
 import type { Channel } from '../store/channel.ts';
+import type { StoredFile } from '../store/files.ts';
 import { openRun } from '../store/run.ts';
 import { beginStream, Refusal } from './answers.ts';
 import { executeRun } from './execute-run.ts';
@@ -51,7 +52,8 @@ function refuseForToday({ res, brain }: ServiceCall, source: EventSource): void 
 }
 
 /** A message, once it is sure that it can be taken. */
-interface Checked extends Pick<Ask, 'kind' | 'text' | 'files'> {
+interface Checked extends Pick<Ask, 'kind' | 'text'> {
+  readonly files: readonly StoredFile[];
   readonly message: ReadMessage;
   /** The id of its channel, if it has one. */
   readonly id: string | undefined;
@@ -115,7 +117,12 @@ function beginRun(call: ServiceCall, checked: Checked, source: EventSource) {
   channel?.runs.begin(source.requestId);
   if (kind === 'message') {
     const { customMessageId = '', blobIds } = message;
-    const messageUser = { messageId: randomUUID(), text, customMessageId, blobIds };
+    const blobs = files.map(({ id, name, type }) => ({
+      blobId: id,
+      fileName: name,
+      ...(type && { mime: type }),
+    }));
+    const messageUser = { messageId: randomUUID(), text, customMessageId, blobIds, blobs };
     channel?.kept.add({ eventType: 'asgard.message.user', source, fact: { messageUser } });
     if (text !== '') channel?.giveTitle(text.slice(0, MAX_TITLE).toWellFormed());
   }

@@ -123,10 +123,6 @@ export const STATES: Readonly<Record<string, (window: ChatWindow) => void | Prom
     window.show({ user: ADA, calls: { signIn: () => Promise.reject(error) } });
     await submitSignIn(window.set);
   },
-  'sign-in-cross-site': async ({ show, set }) => {
-    show({ user: ADA, isOtherOrigin: true, calls: { session: async () => undefined } });
-    await submitSignIn(set);
-  },
   fail: () => showElement({}),
   'history-failed': () => showElement({ '/client/bot-chat.json': SETTINGS, '/auth/session': SESSION }),
   empty: () => {},

@@ -25,7 +25,6 @@ export type ChatWindow = typeof globalThis & {
     readonly chats?: readonly Chat[];
     readonly bots?: readonly string[];
     readonly user?: ChatDependencies['user'];
-    readonly isOtherOrigin?: boolean;
     /** What calls answer in place of what they usually do. */
     readonly calls?: Partial<ChatDependencies['client']>;
     readonly words?: Partial<Words>;
@@ -124,7 +123,7 @@ const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 
 Object.assign(globalThis, {
   calls,
-  show({ lang = 'en', mode = 'password', chats, bots = [], user, isOtherOrigin = false, ...its } = {}) {
+  show({ lang = 'en', mode = 'password', chats, bots = [], user, ...its } = {}) {
     const { calls: answers, words, looks, ...first } = its;
     end();
     snapshot = { ...START, ...first };
@@ -157,7 +156,6 @@ Object.assign(globalThis, {
           forget: note('forget', true),
           subscribe: () => () => {},
         },
-        isOtherOrigin,
         hasFiles: true,
         hasChat: true,
       },

@@ -55,6 +55,16 @@ export function parseAnswer(text: string): Answer {
   };
 }
 
+/** Expects the answer of `/auth/session` to somebody who is not signed in. */
+export function expectNobody(answer: Answer): void {
+  expect(answer).toMatchObject({ status: 200, body: '{"user":null}' });
+}
+
+/** Whether this is the answer of `/auth/session` to somebody who is signed in. */
+export function isSignedIn({ status, body }: Answer): boolean {
+  return status === 200 && JSON.parse(body).user !== null;
+}
+
 /** Expects a problem document with exactly the members that the documents name, and those of `more`; returns it. */
 export function expectProblem(
   answer: Answer,

@@ -73,7 +73,7 @@ createBotClient({ baseUrl: '', namespace: 'a', botProviderName: 'b', guards: { '
 
 export async function talk(): Promise<string> {
   const session: Session = await client.signIn('ada', 'secret');
-  const same: Session | undefined = await client.session();
+  const same: Session | null = await client.session();
   const guest: Session = await client.signInAsGuest();
   const states: MessageState[] = [];
   const stop = new AbortController();

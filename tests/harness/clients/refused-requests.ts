@@ -155,7 +155,7 @@ export const OTHER_BOTS: Table = {
 };
 
 const takesJson = ({ maxJsonBytes }: Route) => maxJsonBytes !== undefined;
-const needsSession = ({ kind }: Route) => kind === 'session' || kind === 'bot';
+const needsSession = ({ kind, method }: Route) => kind === 'bot' || (kind === 'session' && method === 'POST');
 export const SHAPED: Table = {
   ...rows(
     {

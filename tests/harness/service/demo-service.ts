@@ -8,6 +8,7 @@ export interface DemoEvent {
   readonly eventType: string;
   readonly requestId: string;
   readonly customChannelId: string | null;
+  readonly createdAt?: string;
   readonly fact: Record<string, Record<string, unknown>>;
 }
 
