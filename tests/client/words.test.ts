@@ -45,6 +45,7 @@ describe('the words of an error', () => {
       errorAway:
         'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
       errorBusy: 'busy rate_limited too_many_streams upstream_rate_limited',
+      errorCookie: 'cookie_blocked',
       errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
       errorLarge: 'body_too_large headers_too_large',
       errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',
