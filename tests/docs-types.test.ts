@@ -8,6 +8,8 @@ import { ROOT } from './harness/documents/sources.ts';
 // The compiler is slow on a busy machine.
 jest.setTimeout(90_000);
 
+/** The snippets of frameworks that are not among our packages. */
+const FOREIGN = ['solid', 'angular', 'assistant-ui'];
 const DOCUMENTS = ['README.md', 'docs/front-end.md', 'docs/sign-in.md', 'docs/http.md', 'docs/service.md'];
 /** What a page has around the snippets. */
 const AROUND = `
@@ -38,7 +40,7 @@ function snippets(): Record<string, string> {
     let at = 0;
     for (const [, label, type, code = ''] of blocks) {
       const name = `${document.replace(/\W/g, '-')}-${label ?? ++at}.${type}`;
-      if (label?.endsWith('-config')) continue;
+      if (label?.endsWith('-config') || FOREIGN.includes(`${label}`)) continue;
       if (label === 'operations') files['docs-front-end-md-fetch.js'] += code;
       else files[name] = (label === 'client' ? FROM_FORM : '') + code;
     }

@@ -2,7 +2,7 @@ import { BotProvider, type RelayError, textOf, useBot, useSession } from 'bot-re
 
 export default function App() {
   return (
-    <BotProvider baseUrl="" namespace="demo" botProviderName="echo">
+    <BotProvider bot="demo/echo">
       <Chat />
     </BotProvider>
   );
