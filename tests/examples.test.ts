@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { TARBALL } from './harness/clients/consumer.ts';
-import { codeOf, sectionOf, tablesOf } from './harness/documents/markdown.ts';
+import { codeOf, tablesOf } from './harness/documents/markdown.ts';
 import { ROOT } from './harness/documents/sources.ts';
 
 const names = readdirSync(join(ROOT, 'examples'));
@@ -72,25 +72,26 @@ describe('npm run example', () => {
   });
 });
 
-describe('docs/front-end.md', () => {
-  const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+describe('the documents for front-end developers', () => {
+  const start = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+  const document = readFileSync(join(ROOT, 'docs/front-end/examples.md'), 'utf8');
 
   test.each([
     ['vite-config', 'vite-react', 'vite.config.ts'],
     ['next-config', 'next', 'next.config.ts'],
-  ])('has as %s what %s has as %s', (snippet, name, file) => {
-    expect(codeOf(document, snippet)).toBe(read(name, file));
+  ])('have as %s what %s has as %s', (snippet, name, file) => {
+    expect(codeOf(start, snippet)).toBe(read(name, file));
   });
 
-  test('has commands that copy an example and install its packages', () => {
+  test('have commands that copy an example and install its packages', () => {
     const [copy = '', enter, ...install] = codeOf(document, 'new-plain').trim().split('\n');
     const [name = '', target = ''] = copy.replace('npm run example -- ', '').split(' ');
     expect(example(name, target).status).toBe(0);
     expect([enter, ...install]).toEqual([`cd ${target}`, 'npm install']);
   });
 
-  test('lists the examples', () => {
-    const [table] = tablesOf(sectionOf(document, '## Examples'));
+  test('list the examples', () => {
+    const [table] = tablesOf(document);
     const listed = table?.rows.flatMap(([name = '']) =>
       [...name.matchAll(/`([^`]+)`/g)].map(([, one]) => one),
     );
