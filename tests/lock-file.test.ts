@@ -29,7 +29,7 @@ function isFound(packages: Packages, name: string, path: string): boolean {
   return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in packages);
 }
 
-describe.each(['.', 'bench', 'build/reference'])('package-lock.json in %s', (folder) => {
+describe.each(['.', 'bench', 'build/reference', 'build/release'])('package-lock.json in %s', (folder) => {
   const packages = packagesIn(folder);
   const entries = Object.entries(packages);
 

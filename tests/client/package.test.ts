@@ -3,9 +3,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
-import { publint } from 'publint';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { type Consumer, TARBALL } from '../harness/clients/consumer.ts';
+import type { Consumer } from '../harness/clients/consumer.ts';
 import { compileIn, PAGE, typedConsumer } from '../harness/clients/typed-consumer.ts';
 import { ROOT, readSources } from '../harness/documents/sources.ts';
 import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
@@ -109,12 +108,6 @@ describe('the package', () => {
       expect([name, text(name).match(/^import "[^"]*";$/gm)]).toEqual([name, null]);
     }
     expect(files.length).toBeGreaterThan(4);
-  });
-
-  test('is found by publint to be well made', async () => {
-    const tarball = Uint8Array.from(readFileSync(TARBALL)).buffer;
-    const { messages } = await publint({ pack: { tarball }, strict: true });
-    expect(messages).toEqual([]);
   });
 });
 
