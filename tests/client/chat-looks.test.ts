@@ -1,6 +1,7 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
+import { plainTitle } from '../../src/client/element/plain-title.ts';
 import {
   account,
   chats,
@@ -156,6 +157,24 @@ describeInChromium('the methods of the element', () => {
     expect(await focused(page)).toBe('input');
   });
 
+  test('open a chat before it is known who is signed in', async () => {
+    const page = await signedIn();
+    await say(page, 'First');
+    await lastAnswer(page, 'done');
+    await page.getByRole('button', { name: 'New chat' }).click();
+    await empty(page).waitFor();
+    const id = await page.evaluate(() => JSON.parse(localStorage.getItem('bot-relay-chats') ?? '')[0][3]);
+    let answer = () => {};
+    const opened = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route('**/auth/session', (route) => opened.then(() => route.continue()));
+    await page.reload();
+    await element(page).evaluate((chat, id) => (chat as HTMLElementTagNameMap['bot-chat']).open(`${id}`), id);
+    answer();
+    await page.locator('.answer', { hasText: 'You said: First' }).waitFor();
+  });
+
   test('opens a conversation by the attribute that names one', async () => {
     const page = await signedIn();
     await element(page).evaluate(async (chat) => {
@@ -275,6 +294,10 @@ describeInChromium('the title of a chat', () => {
     await row(page, 'Where is my parcel?').waitFor();
     await lastAnswer(page, 'done');
     expect(await chats(page).allTextContents()).toEqual(['Where is my parcel?']);
+  });
+
+  test('is made of the beginning of a message alone', () => {
+    expect(plainTitle(`Hello${'\n'.repeat(2_000)}there`)).toBe('Hello');
   });
 
   test('is that of the bot service, and above it that of the user, also after a reload', async () => {

@@ -348,6 +348,25 @@ describeInChromium('the list of chats', () => {
     expect(await calls()).toEqual([['forget', 'd']]);
   });
 
+  test.each([
+    // The field of the name has the focus.
+    ['Rename Bills', null, ''],
+    ['Delete Bills', null, ''],
+    ['Delete Bills', 'bob', 'Delete Bills'],
+  ])('closes its dialog when the user has left: %s', async (name, user, focus) => {
+    await showChats(CHATS);
+    await button(name).focus();
+    await tab.page.keyboard.press('Enter');
+    await dialog().waitFor();
+    await tab.page.evaluate((id) => {
+      const session = id && { user: { id, name: id }, idleExpiresAt: '', absoluteExpiresAt: '' };
+      (globalThis as ChatWindow).set({ session: session || null, messages: [] });
+    }, user);
+    await dialog().waitFor({ state: 'detached' });
+    expect(await calls()).toEqual([]);
+    expect(await focused()).toBe(focus);
+  });
+
   test('has a chat renamed with the keyboard', async () => {
     await showChats(CHATS);
     await button('Rename Bills').focus();

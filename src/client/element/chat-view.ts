@@ -4,7 +4,7 @@ import { chatHeader } from './chat-header.ts';
 import { chatSide } from './chat-side.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
-import { askIn } from './dialog.ts';
+import { askIn, closeDialog } from './dialog.ts';
 import { newElement, setAttribute, setDisabled } from './dom.ts';
 import { emptyState } from './empty-state.ts';
 import { keepAtEnd, messageLog } from './message-log.ts';
@@ -150,6 +150,8 @@ function drawing(
   return () => {
     const snapshot = channel.getSnapshot();
     const { session, messages, isLoading, failedHistory } = snapshot;
+    // It can name a chat of the user who has left, and is in the way of the form.
+    if (!session || session.user.id !== (user ?? session.user.id)) closeDialog(element);
     const root = element.getRootNode();
     const focused = root instanceof ShadowRoot ? root.activeElement : null;
     form.show(session === null, user !== undefined);

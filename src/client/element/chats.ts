@@ -51,9 +51,12 @@ function newChats(client: BotClient): Chats {
   const { channel, go, tell, first } = switchable(client);
   const list = keptChats(client);
   const { user, all } = list;
-  const keep = (id: string) => defaultChannels(options).choose(user(), id);
+  const keep = (id: string) => user() && defaultChannels(options).choose(user(), id);
+  // While it is not known who is signed in, it is for whoever that will be.
   const channelOf = (id: string) =>
-    id === first.id ? first : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() } });
+    id === first.id
+      ? first
+      : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() || undefined } });
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
@@ -65,7 +68,7 @@ function newChats(client: BotClient): Chats {
   return {
     channel,
     all,
-    keep: () => user() && channel.id && keep(channel.id),
+    keep: () => channel.id && keep(channel.id),
     open,
     begin: () => open(freshId()),
     note,

@@ -44,7 +44,7 @@ export type ChatWindow = typeof globalThis & {
   finishUpload(part: FilePart | undefined, isTold?: boolean): void;
   /** What `send` resolves with. */
   answerSends(answer: ChannelMessage | undefined): void;
-  /** Has all calls of the session fail. */
+  /** Has all calls of the session, and all verdicts, fail. */
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
 };
@@ -90,7 +90,10 @@ const channel: Channel = {
   stop: note('stop', undefined),
   regenerate: note('regenerate', undefined),
   consent: note('consent', undefined),
-  feedback: note('feedback', true),
+  feedback: async (...args) => {
+    calls.push(['feedback', ...args]);
+    return refusal === undefined;
+  },
   reset: note('reset', true),
   upload: (file, { onProgress, onError, signal } = {}) => {
     calls.push(['upload', file.name, file.size]);

@@ -68,8 +68,8 @@ export async function stopsAnAnswer(page: Page): Promise<void> {
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
   await button(page, 'Stop').click();
   await last(page, 'stopped').waitFor();
-  // assistant-ui enables the other button only when something is written.
-  await button(page, 'Stop').and(page.locator(':disabled')).waitFor();
+  // It is disabled, or gives its place to the other button.
+  await button(page, 'Stop').and(page.locator(':enabled')).waitFor({ state: 'detached' });
 }
 
 /**
@@ -121,18 +121,11 @@ export async function showsFailedSignOut(page: Page): Promise<void> {
 /** Waits until the page says that the client comes back to the answer. */
 const showsBreak = (page: Page) => last(page, 'reconnecting').waitFor();
 
-/** Waits until the client comes back to the answer: the AI SDK has no state in which a page could show that. */
-export const asksForRun = (page: Page) => page.waitForRequest(/\/message\/run/);
-
 /** Kills the relay in the middle of an answer; returns after how many ms the page notices that the stream is broken. */
-export async function noticesBreak(
-  page: Page,
-  relay: RelayProcess,
-  notices: (page: Page) => Promise<unknown> = showsBreak,
-): Promise<number> {
+export async function noticesBreak(page: Page, relay: RelayProcess): Promise<number> {
   await say(page, LONG);
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
-  const noticed = notices(page);
+  const noticed = showsBreak(page);
   const killed = performance.now();
   relay.signal('SIGKILL');
   await noticed;
