@@ -77,10 +77,19 @@ describe('the documents for front-end developers', () => {
   const document = readFileSync(join(ROOT, 'docs/front-end/examples.md'), 'utf8');
 
   test.each([
-    ['vite-config', 'vite-react', 'vite.config.ts'],
-    ['next-config', 'next', 'next.config.ts'],
-  ])('have as %s what %s has as %s', (snippet, name, file) => {
-    expect(codeOf(start, snippet)).toBe(read(name, file));
+    ['vite-react', 'react(), tailwindcss()'],
+    ['vue', 'vue()'],
+    ['svelte', 'svelte()'],
+  ])('have as vite-config what %s has, but for the plugins', (name, plugins) => {
+    const [, proxy = ''] = codeOf(start, 'vite-config').split(/(?=\nconst relay)/);
+    const withoutSpace = (code: string) => code.replace(/[\s,]/g, '');
+    expect(withoutSpace(read(name, 'vite.config.ts'))).toContain(
+      withoutSpace(proxy.replace('react()', plugins)),
+    );
+  });
+
+  test('have as next-config what next has', () => {
+    expect(codeOf(start, 'next-config')).toBe(read('next', 'next.config.ts'));
   });
 
   test('have commands that copy an example and install its packages', () => {

@@ -168,7 +168,7 @@ describe('the file of the element', () => {
 
   test('needs no other file at once', () => {
     expect(file).not.toMatch(/(^|[;}])(import|export)[^(;]*"\.\//);
-    expect(file.match(/import\("[^"]*"\)/g)).toHaveLength(2);
+    expect(file.match(/import\("[^"]*"\)/g)).toHaveLength(3);
   });
 
   test('names the file beside it with the licenses of what it contains', () => {
