@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { TARBALL } from './harness/clients/consumer.ts';
-import { codeOf, sectionOf, tablesOf } from './harness/documents/markdown.ts';
+import { codeOf, tablesOf } from './harness/documents/markdown.ts';
 import { ROOT } from './harness/documents/sources.ts';
 
 const names = readdirSync(join(ROOT, 'examples'));
@@ -72,34 +72,35 @@ describe('npm run example', () => {
   });
 });
 
-describe('docs/front-end.md', () => {
-  const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+describe('the documents for front-end developers', () => {
+  const start = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+  const document = readFileSync(join(ROOT, 'docs/front-end/examples.md'), 'utf8');
 
   test.each([
     ['vite-react', 'react(), tailwindcss()'],
     ['vue', 'vue()'],
     ['svelte', 'svelte()'],
-  ])('has as vite-config what %s has, but for the plugins', (name, plugins) => {
-    const [, proxy = ''] = codeOf(document, 'vite-config').split(/(?=\nconst relay)/);
+  ])('have as vite-config what %s has, but for the plugins', (name, plugins) => {
+    const [, proxy = ''] = codeOf(start, 'vite-config').split(/(?=\nconst relay)/);
     const withoutSpace = (code: string) => code.replace(/[\s,]/g, '');
     expect(withoutSpace(read(name, 'vite.config.ts'))).toContain(
       withoutSpace(proxy.replace('react()', plugins)),
     );
   });
 
-  test('has as next-config what next has', () => {
-    expect(codeOf(document, 'next-config')).toBe(read('next', 'next.config.ts'));
+  test('have as next-config what next has', () => {
+    expect(codeOf(start, 'next-config')).toBe(read('next', 'next.config.ts'));
   });
 
-  test('has commands that copy an example and install its packages', () => {
+  test('have commands that copy an example and install its packages', () => {
     const [copy = '', enter, ...install] = codeOf(document, 'new-plain').trim().split('\n');
     const [name = '', target = ''] = copy.replace('npm run example -- ', '').split(' ');
     expect(example(name, target).status).toBe(0);
     expect([enter, ...install]).toEqual([`cd ${target}`, 'npm install']);
   });
 
-  test('lists the examples', () => {
-    const [table] = tablesOf(sectionOf(document, '## Examples'));
+  test('list the examples', () => {
+    const [table] = tablesOf(document);
     const listed = table?.rows.flatMap(([name = '']) =>
       [...name.matchAll(/`([^`]+)`/g)].map(([, one]) => one),
     );

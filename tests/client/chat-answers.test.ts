@@ -144,6 +144,17 @@ describeInChromium('an answer', () => {
     expect(await field.count()).toBe(0);
   });
 
+  test('keeps a comment that could not be sent', async () => {
+    await enter('comment');
+    await tab.page.evaluate(() => (globalThis as ChatWindow).refuse({ code: 'unreachable' }));
+    const field = tab.page.getByRole('textbox', { name: 'What was wrong?' });
+    await field.fill('Not Hamburg');
+    await tab.page.locator('.comment [type=submit]').click();
+    expect(await calls()).toContainEqual(['feedback', expect.any(String), 'BAD', 'Not Hamburg']);
+    expect(await field.inputValue()).toBe('Not Hamburg');
+    expect(await announced()).toEqual([]);
+  });
+
   test('opens to what a tool was called with and has said, and says so in words', async () => {
     await enter('tools');
     const tools = tab.page.locator('.tool');
@@ -180,9 +191,44 @@ describeInChromium('an answer', () => {
     expect(shown).toBe(4_002);
   });
 
+  test('goes on where a value of a tool has too many others in each other', async () => {
+    await tab.page.evaluate(() => {
+      const { set, answer, question } = globalThis as ChatWindow;
+      const input = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`);
+      const call = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input } as const;
+      const asked = { ...call, toolCallId: '2', state: 'approval-requested', approval: { id: '2' } } as const;
+      const parts = [{ ...call, state: 'output-available', output: 'noon' } as const, asked];
+      set({ messages: [answer({ parts }), question('And now?')] });
+    });
+    await tab.page.locator('.tool', { hasText: 'noon' }).waitFor({ state: 'attached' });
+    await tab.page.locator('.consent').waitFor();
+    await tab.page.locator('.question', { hasText: 'And now?' }).waitFor();
+  });
+
+  test('keeps the focus on a tool when that has ended, and when the answer has', async () => {
+    const show = (state: 'streaming' | 'done', hasOutput: boolean) =>
+      tab.page.evaluate(
+        ([state, hasOutput]) => {
+          const { set, answer } = globalThis as ChatWindow;
+          const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: 'now' } as const;
+          const part = hasOutput
+            ? ({ ...tool, state: 'output-available', output: 'noon' } as const)
+            : ({ ...tool, state: 'input-available' } as const);
+          set({ messages: [answer({ id: 'one', state, parts: [part] })] });
+        },
+        [state, hasOutput] as const,
+      );
+    await show('streaming', false);
+    await tab.page.locator('.tool summary').focus();
+    await show('streaming', true);
+    expect(await focused()).toBe('Used clock');
+    await show('done', true);
+    expect(await focused()).toBe('Used clock');
+  });
+
   test('asks for a tool with what it will do, folded if that is long', async () => {
     await enter('consent-long');
-    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send Email.']);
+    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send email.']);
     const cards = tab.page.locator('.consent');
     await cards.first().getByText('"to": "ada@example.com"').waitFor();
     expect(await cards.locator('details').count()).toBe(1);
@@ -466,6 +512,8 @@ describeInChromium('an answer that failed', () => {
     [{ code: 'operation_not_enabled', status: 501, retryable: false }, false],
     [{ code: 'busy', status: 503, retryable: 'new message' }, true],
     [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }, true],
+    // After signing in.
+    [{ code: 'unauthenticated', status: 401, retryable: false }, true],
     [{ code: 'session_ended', status: 401, retryable: false, maybeStarted: true }, true],
     [{ code: 'run_over', status: 410, retryable: false }, true],
     [{ code: 'connection_lost', status: 0 }, true],

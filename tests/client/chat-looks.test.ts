@@ -1,6 +1,7 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Page } from 'playwright-core';
+import { plainTitle } from '../../src/client/element/plain-title.ts';
 import {
   account,
   chats,
@@ -108,6 +109,28 @@ describeInChromium('an attribute that changes the looks', () => {
   });
 });
 
+describeInChromium('the language of the element', () => {
+  test('is loaded by the pages in it, and English where it cannot be had', async () => {
+    const page = await open();
+    const asked: string[] = [];
+    await page.route('**/client/arabic-*.js', (route) => {
+      asked.push(route.request().url());
+      return route.continue();
+    });
+    await page.reload();
+    await page.getByLabel('User name').waitFor();
+    expect(asked).toEqual([]);
+    await element(page).evaluate((chat) => chat.setAttribute('lang', 'ar'));
+    await page.locator('.chat[lang=ar][dir=rtl] .sign-in').waitFor();
+    const other = await open();
+    await other.route('**/client/arabic-*.js', (route) => route.abort());
+    await other.reload();
+    await element(other).evaluate((chat) => chat.setAttribute('lang', 'ar'));
+    await other.locator('.chat[lang=en][dir=ltr] .sign-in').waitFor();
+    expect(asked).toHaveLength(1);
+  });
+});
+
 describeInChromium('the methods of the element', () => {
   test('send, begin and open a chat, and move the focus; before the relay has answered, they wait', async () => {
     const page = await signedIn();
@@ -132,6 +155,24 @@ describeInChromium('the methods of the element', () => {
     await page.locator('.answer', { hasText: 'You said: First' }).waitFor();
     await page.evaluate(() => document.querySelector('bot-chat')?.focus());
     expect(await focused(page)).toBe('input');
+  });
+
+  test('open a chat before it is known who is signed in', async () => {
+    const page = await signedIn();
+    await say(page, 'First');
+    await lastAnswer(page, 'done');
+    await page.getByRole('button', { name: 'New chat' }).click();
+    await empty(page).waitFor();
+    const id = await page.evaluate(() => JSON.parse(localStorage.getItem('bot-relay-chats') ?? '')[0][3]);
+    let answer = () => {};
+    const opened = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route('**/auth/session', (route) => opened.then(() => route.continue()));
+    await page.reload();
+    await element(page).evaluate((chat, id) => (chat as HTMLElementTagNameMap['bot-chat']).open(`${id}`), id);
+    answer();
+    await page.locator('.answer', { hasText: 'You said: First' }).waitFor();
   });
 
   test('opens a conversation by the attribute that names one', async () => {
@@ -200,6 +241,16 @@ describeInChromium('the box of the element', () => {
   test('is usable on a page that gives it no size', async () => {
     const page = await signedIn();
     expect(await sizeOf(page, {}, { blockSize: 'auto' })).toEqual({ width: 1280, height: 576 });
+    const filled = await page
+      .locator('.side, .composer')
+      .evaluateAll((all) =>
+        all.map(
+          (one) =>
+            one.getBoundingClientRect().bottom -
+            (one.getRootNode() as ShadowRoot).host.getBoundingClientRect().bottom,
+        ),
+      );
+    expect(filled).toEqual([0, 0]);
     const inRow = await sizeOf(page, {}, { display: 'flex' });
     expect(inRow).toEqual({ width: 384, height: 576 });
   });
@@ -243,6 +294,10 @@ describeInChromium('the title of a chat', () => {
     await row(page, 'Where is my parcel?').waitFor();
     await lastAnswer(page, 'done');
     expect(await chats(page).allTextContents()).toEqual(['Where is my parcel?']);
+  });
+
+  test('is made of the beginning of a message alone', () => {
+    expect(plainTitle(`Hello${'\n'.repeat(2_000)}there`)).toBe('Hello');
   });
 
   test('is that of the bot service, and above it that of the user, also after a reload', async () => {

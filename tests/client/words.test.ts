@@ -15,11 +15,11 @@ describe('the words of the chat', () => {
     expect(inEnglish.flatMap(([, values]) => values).length).toBeGreaterThan(10);
   });
 
-  test('are those of the language without its region, and English where there are none', () => {
-    const { lang, dir, words } = languageOf('AR-eg');
+  test('are those of the language without its region, and English where there are none', async () => {
+    const { lang, dir, words } = await languageOf('AR-eg');
     expect({ lang, dir, send: words.send }).toEqual({ lang: 'ar', dir: 'rtl', send: ARABIC.send });
-    expect(languageOf('de')).toMatchObject({ lang: 'en', dir: 'ltr', words: ENGLISH });
-    expect(languageOf('', { send: 'Go' }).words).toEqual({ ...ENGLISH, send: 'Go' });
+    for (const other of ['de', '', 'constructor'])
+      expect(await languageOf(other)).toEqual({ lang: 'en', dir: 'ltr', words: ENGLISH });
   });
 
   test('get their values, also if a value looks like one', () => {

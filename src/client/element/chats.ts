@@ -51,9 +51,12 @@ function newChats(client: BotClient): Chats {
   const { channel, go, tell, first } = switchable(client);
   const list = keptChats(client);
   const { user, all } = list;
-  const keep = (id: string) => defaultChannels(options).choose(user(), id);
+  const keep = (id: string) => user() && defaultChannels(options).choose(user(), id);
+  // While it is not known who is signed in, it is for whoever that will be.
   const channelOf = (id: string) =>
-    id === first.id ? first : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() } });
+    id === first.id
+      ? first
+      : createChannel(client, { id, whileBusy: 'queue', expert: { user: user() || undefined } });
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
@@ -65,7 +68,7 @@ function newChats(client: BotClient): Chats {
   return {
     channel,
     all,
-    keep: () => user() && channel.id && keep(channel.id),
+    keep: () => channel.id && keep(channel.id),
     open,
     begin: () => open(freshId()),
     note,
@@ -111,7 +114,9 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
       const question = messages.find(({ role }) => role === 'user');
       const { id = '' } = channel;
       if (!session || !question || isLoading) return;
-      const { state, metadata } = messages.at(-1) ?? question;
+      const last = messages.at(-1);
+      // The time of an answer is that of its end in the history, and of its beginning before.
+      const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
       const key = `${id} ${messages.length}`;
       if (key !== noted) {
         noted = key;
@@ -120,7 +125,7 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
         put({ ...before, id, title, at: metadata.createdAt ?? before?.at ?? Date.now() });
       }
       // A run that goes on has no title yet.
-      if (state === 'done') void askTitle(id);
+      if (last?.state === 'done') void askTitle(id);
     },
     noteAgain(): void {
       noted = '';

@@ -31,14 +31,15 @@ export function commentForm(
     const send = newElement('button', { type: 'submit', part: 'button send-comment' }, words.send);
     const choice = newElement('div', { class: 'choice' }, button(words.cancel, 'cancel', close), send);
     element.append(text, why, choice);
-    element.addEventListener('submit', (event) => {
+    element.addEventListener('submit', async (event) => {
       event.preventDefault();
       const comment = text.value.trim();
       setText(why, '');
       if (new TextEncoder().encode(comment).length > MAX_BYTES)
         return showError(why, tools, { message: words.errorLarge });
       if (comment !== '') {
-        void channel.feedback(messageId, 'BAD', comment);
+        // What could not be sent stays. The error is shown at the composer.
+        if (!(await channel.feedback(messageId, 'BAD', comment))) return;
         tools.announce(words.commentSent);
       }
       text.value = '';

@@ -12,6 +12,11 @@ export interface Question {
   readonly isDanger?: boolean;
 }
 
+/** Closes a dialog inside `parent`, which says no. */
+export function closeDialog(parent: ParentNode): void {
+  parent.querySelector('dialog')?.close();
+}
+
 /**
  * Asks in a dialog inside `parent`, and resolves with whether the user has said yes. The Escape key, or a dialog that is
  * removed from the page, says no. The focus goes back to where it was. A `confirm()` is blocked in a frame of another

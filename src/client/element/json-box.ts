@@ -3,9 +3,18 @@ import { newElement } from './dom.ts';
 /** The most characters of a value that are shown. */
 const LONGEST = 4_000;
 
+/** A value as JSON. One whose values are too deep in each other is left out. */
+function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value, null, 2) ?? '';
+  } catch {
+    return '…';
+  }
+}
+
 /** A value as people can read it: a text as it is, anything else as JSON. The end of a long one is left out. */
 export function readable(value: unknown): string {
-  const text = typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? '');
+  const text = typeof value === 'string' ? value : jsonText(value);
   return text.length > LONGEST ? `${text.slice(0, LONGEST)} …` : text;
 }
 

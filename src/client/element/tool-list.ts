@@ -28,11 +28,13 @@ export function toolList(dependencies: RowDependencies) {
       for (const part of parts) {
         if (part.type !== 'dynamic-tool') continue;
         const isAsking = part.state === 'approval-requested';
-        const key = `${part.state} ${isOver(state)}`;
+        const isDone = part.state === 'output-available' || isOver(state);
+        const key = `${part.state} ${isDone}`;
         const before = rows.get(part.toolCallId);
         if (before?.key === key) continue;
-        const item = isAsking ? consentItem(part, dependencies) : toolItem(part, isOver(state), dependencies);
+        const item = isAsking ? consentItem(part, dependencies) : toolItem(part, isDone, dependencies);
         const wasOpen = before?.item.querySelector('details')?.open;
+        const hadFocus = before?.item.matches(':focus-within');
         const details = item.querySelector('details');
         if (details && wasOpen && !isAsking) details.open = true;
         const list = isAsking ? asks : element;
@@ -41,6 +43,7 @@ export function toolList(dependencies: RowDependencies) {
           before?.item.remove();
           list.append(item);
         }
+        if (hadFocus && !isAsking) item.querySelector('summary')?.focus();
         rows.set(part.toolCallId, { item, key });
       }
     },
@@ -50,7 +53,7 @@ export function toolList(dependencies: RowDependencies) {
 /** The name of a tool in words. */
 const wordsOf = (name: string) =>
   name
-    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([a-z\d])([A-Z])(?![A-Z])/g, (_, end: string, start: string) => `${end} ${start.toLowerCase()}`)
     .replace(/[_.-]+/g, ' ')
     .trim();
 
@@ -84,11 +87,10 @@ function inputPieces(input: unknown, { toolInput }: RowDependencies['tools']['wo
 }
 
 /** A tool that the bot uses or has used. It opens to what it was called with, and to what it has said. */
-function toolItem(part: ToolPart, isAnswered: boolean, { tools }: RowDependencies): HTMLElement {
+function toolItem(part: ToolPart, isDone: boolean, { tools }: RowDependencies): HTMLElement {
   const { words } = tools;
   const name = wordsOf(part.toolName);
   const isDenied = part.state === 'approval-responded' && !part.approval.approved;
-  const isDone = part.state === 'output-available' || isAnswered;
   const text = isDenied
     ? `${name}: ${words.denied}`
     : fill(isDone ? words.toolDone : words.tool, { tool: name });

@@ -12,7 +12,8 @@ import type { ChatDependencies } from '../../../src/client/element/chat-dependen
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
 import { chatStyle } from '../../../src/client/element/style/chat-style.ts';
-import { languageOf, type Words } from '../../../src/client/element/words/words.ts';
+import { ARABIC } from '../../../src/client/element/words/arabic.ts';
+import { IN_ENGLISH, type Language, type Words } from '../../../src/client/element/words/words.ts';
 import { RelayError } from '../../../src/client/session/bot-client.ts';
 import { STATES } from './chat-states.ts';
 
@@ -43,10 +44,17 @@ export type ChatWindow = typeof globalThis & {
   finishUpload(part: FilePart | undefined, isTold?: boolean): void;
   /** What `send` resolves with. */
   answerSends(answer: ChannelMessage | undefined): void;
-  /** Has all calls of the session fail. */
+  /** Has all calls of the session, and all verdicts, fail. */
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
 };
+
+/** As the element knows it before it shows a chat. */
+function languageIn(name: string, own: Partial<Words> = {}): Language {
+  const { words, ...language } =
+    name === 'ar' ? ({ lang: 'ar', dir: 'rtl', words: ARABIC } as const) : IN_ENGLISH;
+  return { ...language, words: { ...words, ...own } };
+}
 
 const SESSION = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
 const START: ChannelSnapshot = {
@@ -82,7 +90,10 @@ const channel: Channel = {
   stop: note('stop', undefined),
   regenerate: note('regenerate', undefined),
   consent: note('consent', undefined),
-  feedback: note('feedback', true),
+  feedback: async (...args) => {
+    calls.push(['feedback', ...args]);
+    return refusal === undefined;
+  },
   reset: note('reset', true),
   upload: (file, { onProgress, onError, signal } = {}) => {
     calls.push(['upload', file.name, file.size]);
@@ -137,7 +148,7 @@ Object.assign(globalThis, {
     document.querySelector('main')?.append(host);
     const view = chatView({
       ...{
-        language: languageOf(lang, words),
+        language: languageIn(lang, words),
         client: { ...client, ...answers },
         channel,
         mode,

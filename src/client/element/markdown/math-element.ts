@@ -6,11 +6,15 @@ import { render } from 'katex';
 const REFUSED =
   '\\href \\url \\includegraphics \\htmlClass \\htmlId \\htmlStyle \\htmlData \\pmb \\fcolorbox \\message \\errmessage \\show';
 
+/** Commands that define others: a few characters could become very many elements. KaTeX itself needs them for `\tag`. */
+const DEFINITION = /\\(?:[egx]?def|let|futurelet|(?:new|renew|provide)command)(?![a-z])/i;
+
 /** How deep elements may be in elements. */
 const MAX_DEPTH = 100;
 
 /** MathML of `tex`, as a block of its own if `kind` is `block`. Throws if it is no math. */
 export function mathElement(tex: string, kind: string): Element {
+  if (DEFINITION.test(tex)) throw new TypeError('The math defines a command.');
   const root = document.createElement('div');
   render(tex, root, {
     output: 'mathml',
