@@ -4,6 +4,7 @@ import {
   callsOnce,
   getsAnAnswer,
   goesOnAfterReload,
+  listsChats,
   noticesBreak,
   showsFailedSignOut,
   signsIn,
@@ -54,6 +55,7 @@ describeInChromium('an example', () => {
       await getsAnAnswer(page);
       // One for each that was said: nothing was sent twice.
       expect(await callsOnce(relay, 4, 1)).toEqual([4, 1]);
+      if (name === 'vite-react') await listsChats(page);
       expect(complaints).toEqual([]);
       await showsFailedSignOut(page);
       const ms = await noticesBreak(page, relay);

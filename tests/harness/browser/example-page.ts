@@ -107,6 +107,26 @@ export async function callsOnce(relay: RelayProcess, messages: number, stops: nu
   return calls();
 }
 
+/** Begins another chat, renames it, and deletes the one before, in the example that has a list of chats. */
+export async function listsChats(page: Page): Promise<void> {
+  const chats = page.getByRole('navigation', { name: 'Chats' }).getByRole('listitem');
+  await button(page, 'New chat').click();
+  await getsAnAnswer(page);
+  const [newest, other] = [chats.nth(0), chats.nth(1)];
+  await newest.hover();
+  await newest.getByRole('button', { name: /^Rename/ }).click();
+  await page.getByLabel('Title of the chat').fill('Mine');
+  await page.keyboard.press('Enter');
+  await newest.getByText('Mine').waitFor();
+  await other.hover();
+  await other.getByRole('button', { name: /^Delete/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await other.waitFor({ state: 'detached' });
+  await page.reload();
+  await last(page, 'done').waitFor();
+  await page.getByRole('heading', { name: 'Mine' }).waitFor();
+}
+
 /** Shows that a sign-out has failed, without the id of a request, which has had no answer. */
 export async function showsFailedSignOut(page: Page): Promise<void> {
   await page.route('**/auth/logout', (route) => route.abort());

@@ -12,13 +12,14 @@ export function Modal({ label, className, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const shown = dialog.current;
+    if (!shown) return;
     const closeBeside = ({ target }: MouseEvent) => target === shown && shown.close();
-    shown?.showModal();
-    shown?.addEventListener('click', closeBeside);
+    shown.showModal();
+    shown.addEventListener('click', closeBeside);
     return () => {
-      shown?.removeEventListener('click', closeBeside);
+      shown.removeEventListener('click', closeBeside);
       // Closed before it is removed, it gives the focus back.
-      shown?.close();
+      shown.close();
     };
   }, []);
   return (
