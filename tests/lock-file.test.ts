@@ -32,29 +32,32 @@ function isFound(packages: Packages, name: string, path: string): boolean {
   return folders.some((folder) => `${folder ? `${folder}/` : ''}node_modules/${name}` in packages);
 }
 
-describe.each(['.', 'bench', 'build/reference', ...examples])('package-lock.json in %s', (folder) => {
-  const packages = packagesIn(folder);
-  const entries = Object.entries(packages);
+describe.each(['.', 'bench', 'build/reference', 'build/release', ...examples])(
+  'package-lock.json in %s',
+  (folder) => {
+    const packages = packagesIn(folder);
+    const entries = Object.entries(packages);
 
-  test('has an entry for every optional dependency of every platform', () => {
-    const wanted = entries.flatMap(([path, { optionalDependencies = {} }]) =>
-      Object.keys(optionalDependencies).map((name) => ({ path, name })),
-    );
-    if (folder === '.') expect(wanted.length).toBeGreaterThan(50);
-    expect(wanted.filter(({ path, name }) => !isFound(packages, name, path))).toEqual([]);
-  });
+    test('has an entry for every optional dependency of every platform', () => {
+      const wanted = entries.flatMap(([path, { optionalDependencies = {} }]) =>
+        Object.keys(optionalDependencies).map((name) => ({ path, name })),
+      );
+      if (folder === '.') expect(wanted.length).toBeGreaterThan(50);
+      expect(wanted.filter(({ path, name }) => !isFound(packages, name, path))).toEqual([]);
+    });
 
-  test('has the checksum of every package', () => {
-    const unchecked = entries.filter(
-      ([, { link, inBundle, integrity }]) => !link && !inBundle && !/^sha512-/.test(integrity ?? ''),
-    );
-    expect(unchecked.map(([path]) => path)).toEqual([]);
-  });
+    test('has the checksum of every package', () => {
+      const unchecked = entries.filter(
+        ([, { link, inBundle, integrity }]) => !link && !inBundle && !/^sha512-/.test(integrity ?? ''),
+      );
+      expect(unchecked.map(([path]) => path)).toEqual([]);
+    });
 
-  test('names no registry', () => {
-    expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
-  });
-});
+    test('names no registry', () => {
+      expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
+    });
+  },
+);
 
 describe('package-lock.json of an example', () => {
   test.each(examples)('takes each build of the client, whose checksum changes: %s', (folder) => {

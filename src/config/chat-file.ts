@@ -6,8 +6,8 @@ export const CHAT_WORDS: ReadonlySet<string> = new Set(
   (
     'account allowAlways allowOnce attach attached bad bot cancel chatTitle chats chatsNote code ' +
     'comment commentSent connectionLost conversation copied copy copyAnswer copyId copyQuestion ' +
-    'crossSite delete deleteChat deleteChatAsk deleteChatNote demoUser denied deny details edit ' +
-    'empty errorAway errorBusy errorCode errorForbidden errorLarge errorLost errorMissing ' +
+    'delete deleteChat deleteChatAsk deleteChatNote demoUser denied deny details edit ' +
+    'empty errorAway errorBusy errorCode errorCookie errorForbidden errorLarge errorLost errorMissing ' +
     'errorOther errorPassword errorRefused errorSignedOut errorSlow errorTooMany failedAnswer file ' +
     'files formula good guest hideChats incomplete keys loading message newChat newChatAsk ' +
     'newChatNote noChats noName notCopied notUploaded nothing password provider queued regenerate ' +

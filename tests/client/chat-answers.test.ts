@@ -228,7 +228,7 @@ describeInChromium('an answer', () => {
 
   test('asks for a tool with what it will do, folded if that is long', async () => {
     await enter('consent-long');
-    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send Email.']);
+    expect(await announced()).toEqual(['The bot asks to use send email.', 'The bot asks to use send email.']);
     const cards = tab.page.locator('.consent');
     await cards.first().getByText('"to": "ada@example.com"').waitFor();
     expect(await cards.locator('details').count()).toBe(1);
@@ -512,6 +512,8 @@ describeInChromium('an answer that failed', () => {
     [{ code: 'operation_not_enabled', status: 501, retryable: false }, false],
     [{ code: 'busy', status: 503, retryable: 'new message' }, true],
     [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }, true],
+    // After signing in.
+    [{ code: 'unauthenticated', status: 401, retryable: false }, true],
     [{ code: 'session_ended', status: 401, retryable: false, maybeStarted: true }, true],
     [{ code: 'run_over', status: 410, retryable: false }, true],
     [{ code: 'connection_lost', status: 0 }, true],

@@ -109,6 +109,28 @@ describeInChromium('an attribute that changes the looks', () => {
   });
 });
 
+describeInChromium('the language of the element', () => {
+  test('is loaded by the pages in it, and English where it cannot be had', async () => {
+    const page = await open();
+    const asked: string[] = [];
+    await page.route('**/client/arabic-*.js', (route) => {
+      asked.push(route.request().url());
+      return route.continue();
+    });
+    await page.reload();
+    await page.getByLabel('User name').waitFor();
+    expect(asked).toEqual([]);
+    await element(page).evaluate((chat) => chat.setAttribute('lang', 'ar'));
+    await page.locator('.chat[lang=ar][dir=rtl] .sign-in').waitFor();
+    const other = await open();
+    await other.route('**/client/arabic-*.js', (route) => route.abort());
+    await other.reload();
+    await element(other).evaluate((chat) => chat.setAttribute('lang', 'ar'));
+    await other.locator('.chat[lang=en][dir=ltr] .sign-in').waitFor();
+    expect(asked).toHaveLength(1);
+  });
+});
+
 describeInChromium('the methods of the element', () => {
   test('send, begin and open a chat, and move the focus; before the relay has answered, they wait', async () => {
     const page = await signedIn();
@@ -219,6 +241,16 @@ describeInChromium('the box of the element', () => {
   test('is usable on a page that gives it no size', async () => {
     const page = await signedIn();
     expect(await sizeOf(page, {}, { blockSize: 'auto' })).toEqual({ width: 1280, height: 576 });
+    const filled = await page
+      .locator('.side, .composer')
+      .evaluateAll((all) =>
+        all.map(
+          (one) =>
+            one.getBoundingClientRect().bottom -
+            (one.getRootNode() as ShadowRoot).host.getBoundingClientRect().bottom,
+        ),
+      );
+    expect(filled).toEqual([0, 0]);
     const inRow = await sizeOf(page, {}, { display: 'flex' });
     expect(inRow).toEqual({ width: 384, height: 576 });
   });

@@ -11,6 +11,7 @@ import { layoutFaults } from '../harness/browser/layout-faults.ts';
 import { sectionOf, tablesOf } from '../harness/documents/markdown.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { STATES } from './pages/chat-states.ts';
+import type { ChatWindow } from './pages/chat-view.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
@@ -69,6 +70,36 @@ describeInChromium('each state of the chat', () => {
   );
 });
 
+describeInChromium('a list in an answer', () => {
+  test.each([
+    ['en', 'قائمة'],
+    ['ar', 'A list'],
+  ])(
+    'has its numbers in the answer, also in another direction than that of the page: %s',
+    async (lang, item) => {
+      await tab.page.evaluate(
+        ([lang, item]) => {
+          const { show, set, answer } = globalThis as ChatWindow;
+          show({ lang });
+          set({ messages: [answer({ text: `1. ${item}\n2. ${item}` })] });
+        },
+        [lang, item] as const,
+      );
+      const room = await tab.page
+        .locator('.answer-text li')
+        .first()
+        .evaluate((one) => {
+          const [text, list] = [one, one.parentElement as Element].map((each) =>
+            each.getBoundingClientRect(),
+          );
+          if (!text || !list) return 0;
+          return getComputedStyle(one).direction === 'rtl' ? list.right - text.right : text.left - list.left;
+        });
+      expect(room).toBeGreaterThan(20);
+    },
+  );
+});
+
 describeInChromium('the header of a narrow window', () => {
   test('has its buttons side by side, each in one line, where several bots and chats can be chosen', async () => {
     await tab.page.setViewportSize({ width: 320, height: 568 });
@@ -119,8 +150,8 @@ describeInChromium('a question that waits', () => {
 
 /** Each variable of the document, without `--bot-chat-`: the state, the place and the property of which it is the colour. */
 const COLOURS: Readonly<Record<string, readonly [state: string, selector: string, property: string]>> = {
-  accent: ['empty', '[part~=send]', 'background-color'],
-  'on-accent': ['empty', '[part~=send]', 'color'],
+  accent: ['sign-in', '[part~=sign-in][type=submit]', 'background-color'],
+  'on-accent': ['sign-in', '[part~=sign-in][type=submit]', 'color'],
   background: ['empty', ':host', 'background-color'],
   surface: ['empty', '.box', 'background-color'],
   text: ['done', '.answer-text', 'color'],

@@ -258,6 +258,14 @@ describeInChromium('the files of a message', () => {
     }, type);
     expect(await calls()).toEqual([['upload', 'b.png', 2]]);
   });
+
+  test('are asked for while they are over the chat', async () => {
+    await enter('dropping');
+    const text = await tab.page
+      .locator('.chat')
+      .evaluate((chat) => getComputedStyle(chat, '::after').content);
+    expect(text).toBe('"Attach files"');
+  });
 });
 
 const CHATS = [
@@ -431,6 +439,19 @@ describeInChromium('the chat', () => {
     expect(await focused()).toBe('');
     expect(await calls()).toEqual([]);
     expect(await input().inputValue()).toBe('Draft');
+  });
+
+  test('shows what was said only while somebody is signed in', async () => {
+    await enter('done');
+    const isShown = () => tab.page.locator('.log').isVisible();
+    expect(await isShown()).toBe(true);
+    await enter('signed-out');
+    expect(await isShown()).toBe(false);
+    await tab.page.evaluate(() => {
+      const session = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
+      (globalThis as ChatWindow).set({ session });
+    });
+    expect(await isShown()).toBe(true);
   });
 
   test.each([

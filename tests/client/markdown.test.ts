@@ -50,10 +50,15 @@ function faultsOf(page: Page, texts: readonly string[]): Promise<string[]> {
         ' ',
       );
     const ATTRIBUTES =
-      'dir part href target rel class role tabindex aria-label type start data-depth data-align data-copy-code'.split(
+      'dir part href target rel class role tabindex aria-label title type start data-depth data-align data-copy-code'.split(
         ' ',
       );
     const faults: string[] = [];
+    const own = newView();
+    own.show('    code', true);
+    /** The one icon that is the chat's own. */
+    const icon = own.root.querySelector('[data-copy-code] > svg') as Element;
+    own.root.remove();
     const judge = (element: Element, text: string) => {
       const fault = (what: string) => faults.push(`${what} of ${JSON.stringify(text)}`);
       const [names, attributes] =
@@ -70,6 +75,8 @@ function faultsOf(page: Page, texts: readonly string[]): Promise<string[]> {
       const { root, show } = newView();
       for (const part of [0.3, 0.7]) show(text.slice(0, text.length * part), false);
       show(text, true);
+      for (const one of root.querySelectorAll('[data-copy-code] > svg'))
+        if (one.isEqualNode(icon)) one.remove();
       for (const element of root.querySelectorAll('*')) judge(element, text);
       root.remove();
     }
@@ -163,7 +170,7 @@ describeInChromium('an answer in Markdown', () => {
     ['> a\n\n---', `<blockquote>${p('a')}</blockquote><hr>`],
     [
       '```js\nif (a < b) {}\n```',
-      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" data-copy-code="">Copy</button></div><pre dir="ltr" role="group" tabindex="0" aria-label="Code (js)"><code><span class="hljs-keyword">if</span> (a &lt; b) {}</code></pre></div>',
+      '<div class="code" part="code-block"><div class="code-head"><span>js</span><button type="button" part="button copy-code" class="icon" data-copy-code="" aria-label="Copy" title="Copy"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M9 9h11v11H9zM5.5 15H4V4h11v1.5"></path></svg></button></div><pre dir="ltr" role="group" tabindex="0" aria-label="Code (js)"><code><span class="hljs-keyword">if</span> (a &lt; b) {}</code></pre></div>',
     ],
     [
       '| a | b |\n|---|--:|\n| 1 | 2 |',
@@ -245,7 +252,7 @@ describeInChromium('an answer in Markdown', () => {
   test.each(['code-colors', 'math-element'])('stays as it came if %s cannot be had', async (name) => {
     const tab = await chromium.open('about:blank');
     const refused: string[] = [];
-    await tab.page.route(`**/${name}.js`, (route) => {
+    await tab.page.route(`**/${name}-*.js`, (route) => {
       refused.push(name);
       return route.fulfill({ status: 404 });
     });
@@ -356,6 +363,26 @@ describeInChromium('an answer in Markdown', () => {
     const source = Array.from({ length: 1_000 }, (_, at) => `*${at}*`);
     const wanted = source.map((word) => `<em>${word.slice(1, -1)}</em>`);
     expect(await shown(source.join(end))).toBe(p(wanted.join(html)));
+  });
+
+  test('shows a link when all of it is there', async () => {
+    const seen = await page.evaluate(() => {
+      const { root, show } = (globalThis as MarkdownWindow).newView();
+      Object.assign(performance, { now: () => 0 });
+      const steps = ['See [it', 's page]', '(https://parcel', '.example)', ' or [', '1] and a[2', '.'];
+      let text = '';
+      const texts = steps.map((step, at) => {
+        text += step;
+        show(text, at === steps.length - 1);
+        return root.textContent;
+      });
+      root.remove();
+      return texts;
+    });
+    expect(seen).toEqual([
+      ...['See ', 'See ', 'See ', 'See its page', 'See its page or ', 'See its page or [1] and a'],
+      'See its page or [1] and a[2.',
+    ]);
   });
 
   test('cuts no character into halves', async () => {

@@ -137,6 +137,7 @@ describe('GET /client/bot-chat.js', () => {
 
   test('loads other files later, by names with a hash, which a cache keeps', async () => {
     expect(LATER.map((name) => name.replace(/-[A-Z0-9]{8}\.js$/, ''))).toEqual([
+      'arabic',
       'code-colors',
       'math-element',
     ]);

@@ -15,11 +15,11 @@ describe('the words of the chat', () => {
     expect(inEnglish.flatMap(([, values]) => values).length).toBeGreaterThan(10);
   });
 
-  test('are those of the language without its region, and English where there are none', () => {
-    const { lang, dir, words } = languageOf('AR-eg');
+  test('are those of the language without its region, and English where there are none', async () => {
+    const { lang, dir, words } = await languageOf('AR-eg');
     expect({ lang, dir, send: words.send }).toEqual({ lang: 'ar', dir: 'rtl', send: ARABIC.send });
-    expect(languageOf('de')).toMatchObject({ lang: 'en', dir: 'ltr', words: ENGLISH });
-    expect(languageOf('', { send: 'Go' }).words).toEqual({ ...ENGLISH, send: 'Go' });
+    for (const other of ['de', '', 'constructor'])
+      expect(await languageOf(other)).toEqual({ lang: 'en', dir: 'ltr', words: ENGLISH });
   });
 
   test('get their values, also if a value looks like one', () => {
@@ -45,6 +45,7 @@ describe('the words of an error', () => {
       errorAway:
         'draining identity_provider_unavailable session_store_unavailable unreachable upstream_key_rejected upstream_unreachable',
       errorBusy: 'busy rate_limited too_many_streams upstream_rate_limited',
+      errorCookie: 'cookie_blocked',
       errorForbidden: 'not_allowed not_your_conversation operation_not_enabled unknown_bot',
       errorLarge: 'body_too_large headers_too_large',
       errorLost: 'answer_lost connection_lost connection_silent reader_too_slow upstream_stream_broken',

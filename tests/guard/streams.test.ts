@@ -147,7 +147,7 @@ function contract(shared: boolean): void {
         const { client, over } = await send(cookie);
         answer = STREAM_HEAD;
         await client.waitFor('}\n\n');
-        const failure = { maybeStarted: true, retryable: false } as const;
+        const failure = { maybeStarted: true, retryable: false, upstreamStatus: 204 } as const;
         expectErrorEvent(parseAnswer(client.text()), 502, 'upstream_bad_response', failure);
         await over();
       },

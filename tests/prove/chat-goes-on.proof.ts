@@ -144,8 +144,8 @@ async function breakWithoutJoining(): Promise<void> {
   cut();
   await lastAnswer(page, 'error');
   const why = page.locator('.answer:last-child .why');
-  expect(await why.textContent()).toBe('The answer is not complete. The connection is lost.');
-  expect(await page.locator('.answer code').textContent()).toMatch(/^[0-9a-f-]{36}$/);
+  expect(await why.textContent()).toBe('The answer is not complete. The connection was lost.');
+  expect(await page.locator('.answer code').first().textContent()).toMatch(/^[0-9a-f-]{36}$/);
   expect(posts()).toBe(2);
   expect(complaints).toEqual([]);
 }
@@ -168,7 +168,7 @@ async function relayGoneAndBack(): Promise<void> {
   await lastAnswer(page, 'stopped');
   await relay.exited;
   await say(page, 'Are you there?');
-  await page.locator('.answer:last-child .why', { hasText: 'unreachable' }).waitFor();
+  await page.locator('.answer:last-child .why', { hasText: 'cannot be reached' }).waitFor();
   await startProcess({ environment: { PORT: `${port}` } }).listening();
   await page.locator('.answer:last-child .trouble button:visible').last().click();
   // The sessions were in the memory of the relay that is gone.
@@ -204,7 +204,7 @@ async function signInAtProvider(): Promise<void> {
     // The button of the first form would be pressed twice while the second one is loaded.
     await page.locator('input[name=prompt][value=consent]').waitFor({ state: 'attached' });
     await page.locator('button[type=submit]').click();
-    await page.getByText('Signed in as Ada').waitFor();
+    await page.getByLabel('Account of Ada').waitFor();
     expect(new URL(page.url()).pathname).toBe('/');
     await say(page, `Hello ${longMessage(1)}`);
     await noDoublePress(page);
@@ -277,7 +277,7 @@ async function reloadWithRedis(store: RedisServer): Promise<void> {
     await reload(restart);
     await lastAnswer(page, 'error');
     expect(await page.locator('.answer .text').textContent()).toMatch(/^You/);
-    expect(await page.locator('.answer .why').textContent()).toContain('The relay has lost this answer');
+    expect(await page.locator('.answer .details').textContent()).toContain('The relay has lost this answer');
   });
 }
 
@@ -318,7 +318,7 @@ async function reloadAfterShutdown(store?: RedisServer): Promise<void> {
     );
     await restart('SIGTERM');
     await lastAnswer(page, 'error');
-    expect(await page.locator('.answer .why').textContent()).toContain(
+    expect(await page.locator('.answer .details').textContent()).toContain(
       'The relay was restarted while this answer was on its way',
     );
     await page.waitForFunction(() => !sessionStorage.getItem('bot-relay-messages'));
@@ -568,7 +568,7 @@ async function twoUsers(open: () => Promise<ChatFront>): Promise<void> {
     for (const isReloaded of [false, true]) {
       if (isReloaded) await Promise.all(tabs.map((tab) => tab.reload()));
       for (const tab of tabs) {
-        await tab.getByText(`Signed in as ${others.name}`).waitFor();
+        await tab.getByLabel(`Account of ${others.name}`).waitFor();
         await tab.getByRole('heading', { name: 'How can I help?' }).waitFor();
         expect(await findable(tab)).not.toMatch(new RegExp(`secret|${user.name}`, 'i'));
       }

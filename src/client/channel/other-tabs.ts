@@ -25,8 +25,9 @@ export function otherTabs(state: ShownChannel['state'], look: () => void): Other
   let failed = 0;
   let pause: ReturnType<typeof setTimeout> | undefined;
   function leave(): void {
-    next = undefined;
     clearTimeout(pause);
+    if (next === undefined) return;
+    next = undefined;
     state.listeners.delete(lookIfIdle);
     globalThis.document?.removeEventListener('visibilitychange', lookIfIdle);
   }

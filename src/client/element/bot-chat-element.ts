@@ -1,18 +1,16 @@
 import type { Channel } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { lastBot } from '../channel/default-channel.ts';
-import type { Looks } from './avatar.ts';
 import { afterSignOut, type BotChatEventMap, watchChannel } from './bot-chat-events.ts';
-import { botName } from './bot-name.ts';
 import type { Draft } from './chat-dependencies.ts';
-import { type ChatSettings, settingsOf } from './chat-settings.ts';
+import { type ChatSettings, looksOf, settingsOf } from './chat-settings.ts';
 import { type ChatView, chatView } from './chat-view.ts';
 import { type Chats, chatsOf, clientOf } from './chats.ts';
 import { button, newElement } from './dom.ts';
 import { showError } from './error-text.ts';
 import { keptDrafts } from './kept-drafts.ts';
 import { chatStyle } from './style/chat-style.ts';
-import { languageOf } from './words/words.ts';
+import { type Language, languageOf } from './words/words.ts';
 
 const NAME = 'bot-chat';
 /** Attributes that only change the looks. `theme` is read by the style sheet alone. */
@@ -127,16 +125,20 @@ export class BotChatElement extends ElementBase {
     await undefined;
     if (own !== this.#starts) return;
     const base = (this.getAttribute('base-url') ?? relay).replace(/\/+$/, '');
+    const coming = languageOf(this.getAttribute('lang') ?? document.documentElement.lang);
     try {
       const settings = await settingsOf(base);
-      if (own === this.#starts) this.#show(base, settings);
+      const { words, ...language } = await coming;
+      if (own !== this.#starts) return;
+      this.#show({ base, settings, language: { ...language, words: { ...words, ...settings.words } } });
     } catch (error) {
-      if (own === this.#starts) this.#fail(error);
+      const language = await coming;
+      if (own === this.#starts) this.#fail(error, language);
     }
   }
 
-  #show(base: string, settings: ChatSettings, draft?: Draft): void {
-    const language = languageOf(this.#lang(), settings.words);
+  #show(known: Known, draft?: Draft): void {
+    const { base, settings, language } = known;
     const { bots = [] } = settings;
     const named = this.getAttribute('bot');
     const id = this.getAttribute('channel');
@@ -152,10 +154,10 @@ export class BotChatElement extends ElementBase {
       this.#bot = next;
       const written = view.draft();
       this.#stop();
-      this.#show(base, settings, written);
+      this.#show(known, written);
       this.shadowRoot?.querySelector('select')?.focus();
     };
-    const looks = () => this.#looks(settings, bot, choice);
+    const looks = () => looksOf(this, settings, { bot, bots: choice });
     const view = chatView({
       ...{ language, client, channel, chats, mode: settings.signIn, user: settings.user },
       ...{ bot, bots: choice, draft, drafts: keptDrafts(client), onBot, looks: looks() },
@@ -194,27 +196,7 @@ export class BotChatElement extends ElementBase {
     if (this.autofocus && document.activeElement === document.body) view.focus();
   }
 
-  #looks(
-    { title, logo, suggestions, botSuggestions }: ChatSettings,
-    bot: string,
-    bots: readonly string[],
-  ): Looks {
-    const lines = this.getAttribute('suggestions')?.split('\n');
-    return {
-      title: this.getAttribute('heading') ?? title ?? botName(bot, bots),
-      logo: this.getAttribute('logo') ?? logo,
-      placeholder: this.getAttribute('placeholder') ?? undefined,
-      suggestions:
-        lines?.map((line) => line.trim()).filter(Boolean) ?? suggestions ?? botSuggestions?.[bot] ?? [],
-    };
-  }
-
-  #lang(): string {
-    return this.getAttribute('lang') ?? document.documentElement.lang;
-  }
-
-  #fail(error: unknown): void {
-    const language = languageOf(this.#lang());
+  #fail(error: unknown, language: Language): void {
     const { words, lang, dir } = language;
     const why = newElement('p', { class: 'why', part: 'error' });
     showError(why, language, error as Error);
@@ -239,6 +221,13 @@ export function defineBotChat(base: string): void {
   // A server has no elements. A page can load the file twice.
   if (typeof customElements === 'undefined' || customElements.get(NAME)) return;
   customElements.define(NAME, BotChatElement);
+}
+
+/** What must be known before a chat is shown. */
+interface Known {
+  readonly base: string;
+  readonly settings: ChatSettings;
+  readonly language: Language;
 }
 
 /** What the methods of the element use. */

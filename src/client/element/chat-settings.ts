@@ -1,4 +1,6 @@
 import { answerOf, caller } from '../transport/calls.ts';
+import type { Looks } from './avatar.ts';
+import { botName } from './bot-name.ts';
 import type { DemoUser, SignInMode } from './sign-in.ts';
 import type { Words } from './words/words.ts';
 
@@ -23,4 +25,20 @@ export interface ChatSettings {
 /** Asks the relay at `base` how its users sign in, and what it offers. @throws RelayError */
 export function settingsOf(base: string): Promise<ChatSettings> {
   return answerOf<ChatSettings>(caller({ baseUrl: base })('/client/bot-chat.json'));
+}
+
+/** How a chat with `bot` looks: by the attributes of its element, else by the settings of the relay. */
+export function looksOf(
+  element: Element,
+  { title, logo, suggestions, botSuggestions }: ChatSettings,
+  { bot, bots }: { readonly bot: string; readonly bots: readonly string[] },
+): Looks {
+  const lines = element.getAttribute('suggestions')?.split('\n');
+  return {
+    title: element.getAttribute('heading') ?? title ?? botName(bot, bots),
+    logo: element.getAttribute('logo') ?? logo,
+    placeholder: element.getAttribute('placeholder') ?? undefined,
+    suggestions:
+      lines?.map((line) => line.trim()).filter(Boolean) ?? suggestions ?? botSuggestions?.[bot] ?? [],
+  };
 }

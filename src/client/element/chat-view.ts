@@ -5,7 +5,7 @@ import { chatSide } from './chat-side.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
 import { askIn, closeDialog } from './dialog.ts';
-import { newElement, setDisabled } from './dom.ts';
+import { newElement, setAttribute, setDisabled } from './dom.ts';
 import { emptyState } from './empty-state.ts';
 import { keepAtEnd, messageLog } from './message-log.ts';
 import { signInForm } from './sign-in.ts';
@@ -123,7 +123,7 @@ function chatElements(dependencies: ChatDependencies) {
   element.addEventListener('click', ({ target }) => target === element && side?.closeSheet());
   // In a low window, the whole chat is scrolled.
   const scrollToEnd = keepAtEnd(main, log.element);
-  if (hasFiles) takeDrops(element, writer.addFiles);
+  if (hasFiles) takeDrops(element, tools.words.attach, writer.addFiles);
   const all = { element, side, header, log, loading, empty, form, writer, region };
   return { ...all, tools, looks, newChat };
 }
@@ -172,7 +172,8 @@ function drawing(
     log.update(messages);
     loading.hidden = session === null || !(isLoading || session === undefined);
     empty.element.hidden = !session || isLoading || messages.length > 0 || failedHistory !== undefined;
-    log.element.hidden = messages.length === 0;
+    // Who comes next to this device must not read it.
+    log.element.hidden = session === null || messages.length === 0;
     // What was written before the session ended stays in sight.
     writer.element.hidden = !session && (user === undefined || writer.isEmpty());
     writer.update(snapshot);
@@ -185,8 +186,8 @@ function drawing(
 }
 
 /** Takes files that are dropped anywhere in the chat. */
-function takeDrops(element: HTMLElement, add: (files: Iterable<File>) => void): void {
-  const mark = (isOver: boolean) => element.toggleAttribute('data-dropping', isOver);
+function takeDrops(element: HTMLElement, label: string, add: (files: Iterable<File>) => void): void {
+  const mark = (isOver: boolean) => setAttribute(element, 'data-dropping', isOver ? label : undefined);
   element.addEventListener('dragover', (event) => {
     event.preventDefault();
     mark(true);

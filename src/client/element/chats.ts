@@ -114,7 +114,9 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
       const question = messages.find(({ role }) => role === 'user');
       const { id = '' } = channel;
       if (!session || !question || isLoading) return;
-      const { state, metadata } = messages.at(-1) ?? question;
+      const last = messages.at(-1);
+      // The time of an answer is that of its end in the history, and of its beginning before.
+      const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
       const key = `${id} ${messages.length}`;
       if (key !== noted) {
         noted = key;
@@ -123,7 +125,7 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
         put({ ...before, id, title, at: metadata.createdAt ?? before?.at ?? Date.now() });
       }
       // A run that goes on has no title yet.
-      if (state === 'done') void askTitle(id);
+      if (last?.state === 'done') void askTitle(id);
     },
     noteAgain(): void {
       noted = '';

@@ -1,9 +1,9 @@
 import type { ChannelSnapshot } from '../channel/channel-types.ts';
-import type { ComposerDependencies } from './composer.ts';
+import type { ChatDependencies } from './chat-dependencies.ts';
 
 /** Keeps what is written in `text` over a reload, and brings it back. */
 export function draftKeeper(
-  { channel, drafts }: Pick<ComposerDependencies, 'channel' | 'drafts'>,
+  { channel, drafts }: Pick<ChatDependencies, 'channel' | 'drafts'>,
   text: HTMLTextAreaElement,
 ) {
   let user: string | undefined;

@@ -29,7 +29,7 @@ type Failure = Pick<Error, 'message'> & Partial<Pick<RelayError, 'code' | 'statu
 type Pieces = readonly (Node | string)[];
 
 /** The statuses after which the same message can get an answer, among those that refuse it. */
-const PASSING = [408, 409, 410, 429];
+const PASSING = [401, 408, 409, 410, 429];
 
 /** Whether the same message may get an answer if it is sent again. What was refused for good is refused again. */
 export function mayHelp({ retryable, maybeStarted, status }: RelayError): boolean {

@@ -53,7 +53,7 @@ export function toolList(dependencies: RowDependencies) {
 /** The name of a tool in words. */
 const wordsOf = (name: string) =>
   name
-    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/([a-z\d])([A-Z])(?![A-Z])/g, (_, end: string, start: string) => `${end} ${start.toLowerCase()}`)
     .replace(/[_.-]+/g, ' ')
     .trim();
 

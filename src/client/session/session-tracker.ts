@@ -87,8 +87,11 @@ export interface Tabs {
   readonly listen: (onTold: OnTold) => () => void;
 }
 
+/** The types of Node.js name the class alone. */
+type TabsChannel = InstanceType<typeof BroadcastChannel>;
+
 /** Opens a channel between all tabs that have a client of this relay. In Node.js there is none. */
-export function tabsChannel(name: string, options: CallsOptions): BroadcastChannel | undefined {
+export function tabsChannel(name: string, options: CallsOptions): TabsChannel | undefined {
   // A process of Node.js would not end as long as it is open.
   if (typeof location !== 'object') return undefined;
   return new BroadcastChannel(`${name} ${new URL(baseOf(options) || '/', location.href)}`);

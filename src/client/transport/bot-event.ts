@@ -51,11 +51,14 @@ export interface Facts {
     readonly messageUser: {
       readonly text?: string | null | undefined;
       readonly blobIds?: readonly string[] | null | undefined;
-      /** What is known of these files. */
+      /** What is known of these files: `fileName` and `mime` (the media type) of each `blobId`. */
       readonly blobs?:
         | readonly {
+            /** The id of the file. */
             readonly blobId: string;
+            /** Its name. */
             readonly fileName: string;
+            /** Its media type. */
             readonly mime?: string | null | undefined;
           }[]
         | null

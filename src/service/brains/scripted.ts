@@ -14,10 +14,19 @@ type Script = (ask: Ask, speed: Speed, signal: AbortSignal) => AsyncGenerator<St
 /** The service's limit on the steps of one request. */
 const MAX_STEPS = 30;
 
-const GUIDE = `This answer came through bot-relay. Your page sent a plain POST with the session cookie; \
-the relay checked the session, the origin and the message, put the API key on the request \
-and passed this stream on as it came. The key never left the server. \
-Set UPSTREAM_BASE_URL, UPSTREAM_API_KEYS and BOTS to talk to your own bot service.`;
+const GUIDE = `This answer came through **bot-relay**:
+
+1. Your page sent a plain \`POST\` with the session cookie.
+2. The relay checked the session, the origin and the message.
+3. It put the API key on the request, and passed this stream on as it came.
+
+The key never left the server. To talk to your own bot service, set these:
+
+\`\`\`ini
+UPSTREAM_BASE_URL=https://bots.example.com
+UPSTREAM_API_KEYS=the-key-of-the-service
+BOTS=namespace/name
+\`\`\``;
 
 const CLOCK: ToolCall = { toolsetName: 'demo', toolName: 'clock', parameter: { zone: 'UTC' } };
 
@@ -74,8 +83,8 @@ export const SCRIPTED_SUGGESTIONS: Readonly<Record<string, readonly string[]>> =
   'demo/echo': [
     'Hello, how are you today?',
     'Where is my parcel?',
-    'Something in **bold**, and some `code`',
-    'A list:\n- one\n- two',
+    'Say this back to me, word by word',
+    'Reload the page now, and this answer still goes on',
   ],
   'demo/guide': ['How did this message get here?', 'Where is the API key?'],
   'demo/slow': ['Think about it for a while'],

@@ -12,7 +12,8 @@ import type { ChatDependencies } from '../../../src/client/element/chat-dependen
 import { chatView } from '../../../src/client/element/chat-view.ts';
 import type { Chat } from '../../../src/client/element/kept-chats.ts';
 import { chatStyle } from '../../../src/client/element/style/chat-style.ts';
-import { languageOf, type Words } from '../../../src/client/element/words/words.ts';
+import { ARABIC } from '../../../src/client/element/words/arabic.ts';
+import { IN_ENGLISH, type Language, type Words } from '../../../src/client/element/words/words.ts';
 import { RelayError } from '../../../src/client/session/bot-client.ts';
 import { STATES } from './chat-states.ts';
 
@@ -47,6 +48,13 @@ export type ChatWindow = typeof globalThis & {
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
 };
+
+/** As the element knows it before it shows a chat. */
+function languageIn(name: string, own: Partial<Words> = {}): Language {
+  const { words, ...language } =
+    name === 'ar' ? ({ lang: 'ar', dir: 'rtl', words: ARABIC } as const) : IN_ENGLISH;
+  return { ...language, words: { ...words, ...own } };
+}
 
 const SESSION = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
 const START: ChannelSnapshot = {
@@ -140,7 +148,7 @@ Object.assign(globalThis, {
     document.querySelector('main')?.append(host);
     const view = chatView({
       ...{
-        language: languageOf(lang, words),
+        language: languageIn(lang, words),
         client: { ...client, ...answers },
         channel,
         mode,

@@ -18,7 +18,7 @@ export async function serveElementPage(
     stdin: { contents, resolveDir },
     bundle: true,
     splitting: true,
-    chunkNames: '[name]',
+    chunkNames: '[name]-[hash]',
     outdir: '/',
     format: 'esm',
     write: false,

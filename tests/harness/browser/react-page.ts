@@ -1,13 +1,15 @@
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
+import { hasReleasePackages, releasePath } from '../clients/release-packages.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 import { startRelay, type TestRelay, USER } from '../relay/relay.ts';
 import { startBotRuns } from '../service/bot-runs.ts';
 import type { Chromium } from './chromium.ts';
 
-export const REACT_VERSIONS = ['18', '19'] as const;
-export type ReactVersion = (typeof REACT_VERSIONS)[number];
+export type ReactVersion = '18' | '19';
+/** React 18 stands beside what only a release needs. */
+export const REACT_VERSIONS: readonly ReactVersion[] = hasReleasePackages ? ['18', '19'] : ['19'];
 
 const pathOf = (file: string) => fileURLToPath(new URL(`../../../${file}`, import.meta.url));
 
@@ -44,6 +46,7 @@ export async function bundle(
     jsxDev: true,
     define: { 'process.env.NODE_ENV': '"development"' },
     alias: { ...(react === '18' ? old : {}), ...CLIENT },
+    nodePaths: [releasePath('')],
   });
   return outputFiles[0]?.text ?? '';
 }

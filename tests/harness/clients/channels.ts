@@ -85,7 +85,7 @@ export async function startRunsStage(environment: Record<string, string> = {}) {
 
 /** Starts a relay in front of the demo's bot service, for this bot of it. */
 export async function startDemoStage(botProviderName: string, environment: Record<string, string> = {}) {
-  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 20 } });
+  const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 20 }, limit: 1000 });
   const bot = { namespace: 'demo', botProviderName };
   return stageAt(service, bot, { BOTS: `demo/${botProviderName}`, ...environment });
 }

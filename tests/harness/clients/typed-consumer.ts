@@ -5,6 +5,7 @@ import { ROOT } from '../documents/sources.ts';
 import { type Compiler, compile } from './compile.ts';
 import { type Consumer, makeConsumer } from './consumer.ts';
 import { AI_SDK_CHAT, COMPONENT, MISTAKES, PROGRAM } from './consumer-programs.ts';
+import { releasePath } from './release-packages.ts';
 
 /** One project for each version of React; the package has been installed in both. */
 const FOLDERS = { '18': 'react-18', '19': 'react-19' } as const;
@@ -37,8 +38,8 @@ export function typedConsumer(): Consumer {
     cpSync(join(folder, 'node_modules/bot-relay-client'), join(modules, 'bot-relay-client'), {
       recursive: true,
     });
-    const types = react === '18' ? 'types-react-18' : '@types/react';
-    symlinkSync(join(ROOT, 'node_modules', types), join(modules, '@types/react'));
+    const types = react === '18' ? releasePath('types-react-18') : join(ROOT, 'node_modules/@types/react');
+    symlinkSync(types, join(modules, '@types/react'));
     consumer.write({
       [`${name}/package.json`]: JSON.stringify({ type: 'module' }),
       [`${name}/page.ts`]: PROGRAM,

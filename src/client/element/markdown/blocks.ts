@@ -1,4 +1,5 @@
-import { newElement } from '../dom.ts';
+import { newElement, setLabel } from '../dom.ts';
+import { icon } from '../icons.ts';
 import { drawnLater } from './drawn-later.ts';
 import { inlineNodes, mathNodes } from './inline.ts';
 import { LONGEST_PIECE, type MarkedToken, type Token, textPieces } from './lexer.ts';
@@ -60,12 +61,15 @@ function codeElement(token: Token<'code'>, { code, copy }: BlockWords): HTMLElem
   const { lang = '', text } = token;
   const [language = ''] = lang.split(/\s/, 1);
   const label = language ? `${code} (${language})` : code;
-  const head = newElement(
-    'div',
-    { class: 'code-head' },
-    newElement('span', {}, language),
-    newElement('button', { type: 'button', part: 'button copy-code', 'data-copy-code': '' }, copy),
-  );
+  const attributes = {
+    type: 'button',
+    part: 'button copy-code',
+    class: 'icon',
+    'data-copy-code': '',
+  } as const;
+  const button = newElement('button', attributes, icon('copy'));
+  setLabel(button, copy);
+  const head = newElement('div', { class: 'code-head' }, newElement('span', {}, language), button);
   const colored = language && hasEnded(token) ? coloredCode(text, language) : undefined;
   const body = newElement(
     'pre',

@@ -7,6 +7,11 @@ import { morphChildren } from './morph.ts';
 /** The pause after a drawing, as a multiple of the time that it took. The page needs time for other work. */
 const REST = 2;
 
+/** The beginning of a link at the end of a text. A longer one is shown as it came. */
+const OPEN_LINK = /\[[^\]\n]{0,200}(?:\](?:\([^)\s]{0,500})?)?$/;
+/** More characters than such a beginning has. */
+const LONGEST_LINK = 800;
+
 /** Shows `text`, which does not grow any more if it `isWhole`. */
 export type ShowMarkdown = (text: string, isWhole: boolean) => void;
 
@@ -64,11 +69,17 @@ export function markdownView(root: HTMLElement, words: BlockWords): ShowMarkdown
   }
   return (text, isWhole) => {
     const lines = text.replace(/\r\n?/g, '\n');
-    next = { text: lines, isWhole };
+    next = { text: isWhole ? lines : withoutOpenLink(lines), isWhole };
     const rest = restUntil - performance.now();
     if (isWhole || rest <= 0) draw();
     else timer ??= setTimeout(draw, rest);
   };
+}
+
+/** The text up to a link of which the rest has not come yet: its address is not for readers. */
+function withoutOpenLink(text: string): string {
+  const end = text.slice(-LONGEST_LINK);
+  return text.slice(0, text.length - end.length) + end.replace(OPEN_LINK, '');
 }
 
 interface Drawing {

@@ -19,6 +19,7 @@ button[aria-disabled="true"], button[aria-disabled="true"]:hover { color: var(--
 svg { flex: none; inline-size: 1.25rem; block-size: 1.25rem; vertical-align: middle; fill: none; stroke: currentColor; stroke-width: 1.75; stroke-linecap: round; stroke-linejoin: round; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .log:focus-visible, pre:focus-visible { outline-offset: -3px; }
+:is(input, textarea, select):focus-visible { outline-offset: -1px; }
 a { color: var(--accent); overflow-wrap: anywhere; }
 .note { color: var(--muted); font-size: .875rem; font-variant-numeric: tabular-nums; }
 .why { color: var(--bad); overflow-wrap: anywhere; }

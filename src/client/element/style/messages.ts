@@ -1,11 +1,12 @@
 /** The conversation: questions, answers, and what belongs to them. */
 export const MESSAGES = `
-.messages { display: grid; gap: .75rem; grid-template-columns: minmax(0, 1fr); margin-inline: -.5rem; }
+.messages { display: grid; gap: .25rem; grid-template-columns: minmax(0, 1fr); margin-inline: -.5rem; }
 .messages > li { content-visibility: auto; contain-intrinsic-size: auto 6rem; padding: .25rem .5rem; }
 .day { grid-column: 1 / -1; justify-self: center; margin-block: .25rem 1rem; font-size: .8rem; font-weight: 400; text-align: center; color: var(--muted); }
 .day::first-letter { text-transform: uppercase; }
 .head { color: var(--muted); }
 .head b { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.messages > li + .question { margin-block-start: .75rem; }
 .question { display: grid; grid-template-columns: minmax(0, 1fr); justify-items: end; gap: .25rem; }
 .question .text { max-inline-size: 80%; padding: .6rem 1rem; border-radius: 1.25rem; background: var(--own); white-space: pre-wrap; overflow-wrap: anywhere; }
 .question .note { font-size: .8rem; }
@@ -21,7 +22,7 @@ export const MESSAGES = `
 .answer-text > * + h3 { margin-block-start: 1.25rem; }
 .answer-text h3[data-depth="1"] { font-size: 1.3rem; }
 .answer-text h3[data-depth="2"] { font-size: 1.15rem; }
-.answer-text :is(ul, ol) { padding-inline-start: 1.5rem; }
+.answer-text li { margin-inline-start: 1.5rem; }
 .answer-text li + li { margin-block-start: .25rem; }
 .answer-text ul { list-style: disc; }
 .answer-text ol { list-style: decimal; }
@@ -32,8 +33,9 @@ code, pre { font: .9em ui-monospace, monospace; }
 :not(pre) > code { padding: .15em .35em; border-radius: .35em; background: var(--own); }
 .code { border: 1px solid var(--line); border-radius: .9rem; background: var(--surface); overflow: hidden; }
 .code-head { display: flex; align-items: center; justify-content: space-between; min-block-size: 2.25rem; padding-inline: 1rem .25rem; font-size: .8rem; color: var(--muted); }
-.code-head button { min-block-size: 2.25rem; padding-inline: .6rem; border-color: transparent; background: none; color: inherit; font-size: inherit; }
-.code-head button:hover { color: var(--text); }
+.code-head .icon { color: inherit; }
+.code-head .icon:hover { color: var(--text); }
+.code-head svg { inline-size: 1.1rem; }
 pre { padding: .25rem 1rem .9rem; overflow-x: auto; line-height: 1.5; }
 .table { overflow-x: auto; overflow-wrap: normal; }
 table { border-collapse: collapse; min-inline-size: min(100%, 24rem); }
@@ -106,6 +108,9 @@ a.file:hover { background: var(--surface); }
 .to-end { position: sticky; inset-block-end: .25rem; block-size: 0; display: grid; justify-items: center; align-content: end; }
 .to-end .icon { border-color: var(--line); background: var(--page); box-shadow: 0 .25rem 1rem var(--shadow); }
 .to-end .icon:hover { background: var(--surface); }
+@media (forced-colors: active) {
+  .dots i, .answer[data-state="streaming"] .answer-text > ::after { forced-color-adjust: none; background: CanvasText; }
+}
 @media (prefers-reduced-motion: no-preference) {
   .answer[data-state="streaming"] .answer-text > ::after { animation: blink 1.2s steps(2, jump-none) infinite; }
   .dots i { animation: pulse 1.4s ease-in-out infinite; }

@@ -1,7 +1,7 @@
 /** The frame of the chat: list of chats, header, empty state, sign-in. What depends on the size asks for the element's, not the window's. */
 export const SHELL = `
-.chat { display: flex; block-size: 100%; position: relative; overflow: hidden; background: var(--page); }
-.chat[data-dropping]::after { content: ""; position: absolute; inset: .5rem; z-index: 3; border: 2px dashed var(--accent); border-radius: 1rem; pointer-events: none; }
+.chat { display: flex; position: absolute; inset: 0; overflow: hidden; background: var(--page); }
+.chat[data-dropping]::after { content: attr(data-dropping); position: absolute; inset: .5rem; z-index: 3; display: grid; place-items: center; font-weight: 600; background: color-mix(in srgb, var(--page) 85%, transparent); border: 2px dashed var(--accent); border-radius: 1rem; pointer-events: none; }
 .main { display: flex; flex-direction: column; flex: 1 1 0; min-inline-size: 0; block-size: 100%; }
 .main > * { inline-size: 100%; padding-inline: max(1rem, calc((100% - var(--column)) / 2)); }
 
@@ -9,8 +9,9 @@ export const SHELL = `
 .side-head { display: flex; align-items: center; gap: .25rem; min-block-size: 3.25rem; padding: .5rem; }
 .side-head > :first-child { flex: 1; display: flex; align-items: center; gap: .6rem; border-color: transparent; background: none; text-align: start; }
 .side-head > :first-child:hover { background: var(--own); }
-.chat-list { flex: 1 1 0; overflow-y: auto; overscroll-behavior: contain; padding: .25rem .5rem .75rem; }
-.chat-list .note { padding: .75rem; font-size: .8rem; }
+.chat-list { display: flex; flex-direction: column; flex: 1 1 0; overflow-y: auto; overscroll-behavior: contain; padding: .25rem .5rem .75rem; }
+.chat-list .note { margin-block-start: auto; padding: .75rem; font-size: .8rem; }
+.chat-list ul:empty ~ .note { margin-block-start: 0; }
 .chat-list .why { padding: .5rem .75rem; }
 .chat-list li { display: flex; align-items: center; border-radius: .75rem; margin-block-end: .125rem; }
 .chat-list li:is(:hover, :focus-within, :has([aria-current])) { background: var(--own); }
@@ -32,10 +33,11 @@ header { position: relative; z-index: 1; display: flex; flex: none; align-items:
 .main > header { padding: .4rem .75rem; }
 header .avatar { inline-size: 1.75rem; font-size: .9rem; }
 header h2 { flex: 0 1 auto; min-inline-size: 0; font-size: 1rem; font-weight: 600; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-header select { flex: 0 1 auto; min-inline-size: 4rem; max-inline-size: 14rem; margin-inline-start: -.5rem; padding-inline: .5rem; border-color: transparent; background: transparent; font-size: 1rem; font-weight: 600; text-align: start; text-overflow: ellipsis; }
+header select { flex: 0 1 auto; field-sizing: content; min-inline-size: 4rem; max-inline-size: 14rem; margin-inline-start: -.25rem; padding-inline: .5rem; border-color: transparent; background: transparent; font-size: 1rem; font-weight: 600; text-align: start; text-overflow: ellipsis; }
 header select:hover { background: var(--surface); }
 header .space { flex: 1 1 0; }
 .main > .why { flex: none; padding-block: .5rem; font-size: .9rem; text-align: center; }
+:is(.main > .why, .sign-in) .more { margin-inline: auto; }
 header details { flex: none; }
 summary::-webkit-details-marker { display: none; }
 summary { list-style: none; }
@@ -50,7 +52,7 @@ summary { list-style: none; }
 .avatar img { inline-size: 100%; block-size: 100%; object-fit: contain; }
 
 .log { flex: 1 1 0; min-block-size: 6rem; overflow-y: auto; overscroll-behavior: contain; padding-block: 1rem; }
-.main > p.note { flex: 1 1 0; padding-block: 1rem; text-align: center; }
+.main > p.note { flex: 1 1 0; align-content: center; text-align: center; }
 .empty { flex: 1 1 0; display: flex; flex-direction: column; gap: 1rem; padding-block-end: .75rem; overflow-y: auto; }
 .greeting { display: grid; justify-items: center; gap: 1rem; margin-block: auto; padding-block: 1rem; text-align: center; }
 .greeting .avatar { inline-size: 3.5rem; font-size: 1.6rem; }
@@ -83,6 +85,7 @@ dialog p { overflow-wrap: anywhere; }
 @media (forced-colors: active) {
   .question .text, .trouble, .avatar, .account { border: 1px solid; }
   .side { border-inline-end: 1px solid; }
+  .chat-list li:has([aria-current]) { outline: 2px solid Highlight; outline-offset: -2px; }
   button[aria-pressed="true"] { border: 3px solid Highlight; }
 }
 @container bot-chat (inline-size >= 52rem) {

@@ -17,7 +17,7 @@ export const THEME = `
   --shadow: light-dark(#1b1e2314, #00000066);
   --column: 46rem;
   /* The last is its size where the page gives it none. */
-  display: block; block-size: 100%; min-block-size: 16rem; container: bot-chat / size; contain-intrinsic-size: 24rem 36rem;
+  display: block; position: relative; block-size: 100%; min-block-size: 16rem; container: bot-chat / size; contain-intrinsic-size: 24rem 36rem;
   color: var(--text); background: var(--page);
   font: 100% / 1.6 var(--bot-chat-font, system-ui, sans-serif);
 }

@@ -1,4 +1,3 @@
-import { ARABIC } from './arabic.ts';
 import { ENGLISH, type Words } from './english.ts';
 
 export type { Words } from './english.ts';
@@ -10,16 +9,18 @@ export interface Language {
   readonly words: Words;
 }
 
-const LANGUAGES: Readonly<Record<string, Language>> = {
-  en: { lang: 'en', dir: 'ltr', words: ENGLISH },
-  ar: { lang: 'ar', dir: 'rtl', words: ARABIC },
-};
+/** The language of pages in a language for which there are no words. */
+export const IN_ENGLISH: Language = { lang: 'en', dir: 'ltr', words: ENGLISH };
 
-/** The language of `lang`, such as `ar-EG`; English if there are no words in it. `own` replaces single words. */
-export function languageOf(lang: string, own: Partial<Words> = {}): Language {
-  const found = LANGUAGES[lang.toLowerCase().split('-', 1)[0] ?? ''] ?? LANGUAGES.en;
-  const { dir, words } = found as Language;
-  return { lang: (found as Language).lang, dir, words: { ...words, ...own } };
+/** The languages that are loaded by the pages in them. */
+const LATER = new Map<string, () => Promise<Language>>([
+  ['ar', async () => ({ lang: 'ar', dir: 'rtl', words: (await import('./arabic.ts')).ARABIC })],
+]);
+
+/** The language of `lang`, such as `ar-EG`; English if there are no words in it, or if they cannot be had. */
+export async function languageOf(lang: string): Promise<Language> {
+  const load = LATER.get(lang.toLowerCase().split('-', 1)[0] ?? '');
+  return (await load?.().catch(() => undefined)) ?? IN_ENGLISH;
 }
 
 /** Puts the values into a text, in place of `{name}`. */
