@@ -5,7 +5,10 @@ import { fileURLToPath } from 'node:url';
 const pathOf = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 
 /** What a run of an example leaves in its folder. */
-const MADE = ['node_modules', 'dist', '.next', 'next-env.d.ts', 'bot-relay-client.tgz'];
+const MADE = [
+  ...['node_modules', 'package-lock.json', 'bot-relay-client.tgz'],
+  ...['dist', '.next', 'next-env.d.ts'],
+];
 
 const isEmptyFolder = (path: string) => statSync(path).isDirectory() && readdirSync(path).length === 0;
 

@@ -24,7 +24,8 @@ const AsyncFunction = (async () => {}).constructor as new (
   ...parts: string[]
 ) => (...values: unknown[]) => Promise<unknown>;
 
-const documents = ['README.md', 'docs/front-end.md', 'docs/sign-in.md']
+const PAGES = ['client', 'fetch', 'library'].map((page) => `docs/front-end/${page}.md`);
+const documents = ['README.md', ...PAGES, 'docs/sign-in.md']
   .map((path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8'))
   .join('\n');
 
@@ -70,6 +71,27 @@ describe("the README's first call", () => {
 
   test('throws the detail of a message that is refused', async () => {
     await expect(run(pageFetch(''), { log: () => {} })).rejects.toThrow('You are not signed in');
+  });
+});
+
+describe('the first lines with plain fetch', () => {
+  const run = snippet('first-fetch', 'fetch', 'show', 'EventSourceParserStream');
+  const ask = (cookie: string, show: (delta: string) => unknown) =>
+    run(pageFetch(cookie), show, EventSourceParserStream);
+
+  test('show the answer piece by piece', async () => {
+    const shown: string[] = [];
+    await ask(await relay.signIn(), (delta) => shown.push(delta));
+    expect(shown).toEqual(['You', ' said:', ' Hello']);
+  });
+
+  test('throw the detail of a message that is refused', async () => {
+    await expect(ask('', () => {})).rejects.toThrow('You are not signed in');
+  });
+
+  test('throw when the stream of the bot service breaks', async () => {
+    const answer = ask(await relay.signIn(), () => void botService.close());
+    await expect(answer).rejects.toThrow('broke off');
   });
 });
 

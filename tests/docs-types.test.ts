@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { compile } from './harness/clients/compile.ts';
@@ -8,7 +8,13 @@ import { ROOT } from './harness/documents/sources.ts';
 // The compiler is slow on a busy machine.
 jest.setTimeout(90_000);
 
-const DOCUMENTS = ['README.md', 'docs/front-end.md', 'docs/sign-in.md', 'docs/http.md', 'docs/service.md'];
+/** The snippets of frameworks that are not among our packages. */
+const FOREIGN = ['solid', 'angular', 'assistant-ui'];
+const DOCUMENTS = [
+  'README.md',
+  ...readdirSync(join(ROOT, 'docs/front-end')).map((name) => `docs/front-end/${name}`),
+  ...['docs/sign-in.md', 'docs/http.md', 'docs/service.md'],
+];
 /** What a page has around the snippets. */
 const AROUND = `
 declare function show(text: string): void;
@@ -38,8 +44,8 @@ function snippets(): Record<string, string> {
     let at = 0;
     for (const [, label, type, code = ''] of blocks) {
       const name = `${document.replace(/\W/g, '-')}-${label ?? ++at}.${type}`;
-      if (label?.endsWith('-config')) continue;
-      if (label === 'operations') files['docs-front-end-md-fetch.js'] += code;
+      if (label?.endsWith('-config') || FOREIGN.includes(`${label}`)) continue;
+      if (label === 'operations') files['docs-front-end-fetch-md-fetch.js'] += code;
       else files[name] = (label === 'client' ? FROM_FORM : '') + code;
     }
   }

@@ -28,10 +28,13 @@ const markdownIn = (folder: string) => readdirSync(join(ROOT, folder)).filter((n
 /** Pages that are made from the source: they link each other, and repeat what several of its types share. */
 const made = markdownIn('docs/api').map((name) => `docs/api/${name}`);
 const decisions = markdownIn('docs/decisions').map((name) => `docs/decisions/${name}`);
+/** Pages to which docs/front-end.md leads. */
+const frontEnd = markdownIn('docs/front-end').map((name) => `docs/front-end/${name}`);
 const documents = [
   ...markdownIn('.'),
   'bench/README.md',
   ...markdownIn('docs').map((name) => `docs/${name}`),
+  ...frontEnd,
   ...decisions,
   ...made,
 ];
@@ -244,7 +247,7 @@ describe('the documents', () => {
 
   test('are all linked from the README, with the licence', () => {
     const links = linksOf(read('README.md'));
-    const inFolders = [...made, ...decisions];
+    const inFolders = [...made, ...decisions, ...frontEnd];
     const others = [
       ...documents.filter(
         (name) => name !== 'README.md' && (!inFolders.includes(name) || name.endsWith('/README.md')),
@@ -253,6 +256,12 @@ describe('the documents', () => {
     ];
     expect(others).toEqual(expect.arrayContaining(['CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md']));
     expect(others.filter((name) => !links.includes(name))).toEqual([]);
+  });
+
+  test('for front-end developers are all linked from their first page', () => {
+    const links = linksOf(read('docs/front-end.md')).map((link) => `docs/${link}`);
+    expect(frontEnd.length).toBeGreaterThan(5);
+    expect(frontEnd.filter((name) => !links.includes(name))).toEqual([]);
   });
 
   test('of the decisions are all in their list, and each has its four parts', () => {

@@ -1,6 +1,6 @@
 import { createBotClient, createChannel, textOf } from 'bot-relay-client';
 
-const client = createBotClient({ baseUrl: '', namespace: 'demo', botProviderName: 'echo' });
+const client = createBotClient({ bot: 'demo/echo' });
 const channel = createChannel(client);
 const signIn = /** @type {HTMLFormElement} */ (document.getElementById('sign-in'));
 const chat = /** @type {HTMLFormElement} */ (document.getElementById('chat'));

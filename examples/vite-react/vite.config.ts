@@ -1,3 +1,4 @@
+import tailwindcss from '@tailwindcss/vite';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type ProxyOptions } from 'vite';
 
@@ -10,4 +11,7 @@ const relay: ProxyOptions = {
   },
 };
 
-export default defineConfig({ plugins: [react()], server: { proxy: { '/auth': relay, '/generic': relay } } });
+export default defineConfig({
+  plugins: [react(), tailwindcss()],
+  server: { proxy: { '/auth': relay, '/generic': relay } },
+});

@@ -15,7 +15,7 @@ import { until } from '../harness/clock/until.ts';
 import { CANARY, OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 
 const { name, password } = USER;
-const document = readFileSync(new URL('../../docs/front-end.md', import.meta.url), 'utf8');
+const document = readFileSync(new URL('../../docs/front-end/ai-sdk.md', import.meta.url), 'utf8');
 const [, SNIPPET = ''] = /<!-- snippet: ai-sdk -->\n```tsx\n([\s\S]*?)```/.exec(document) ?? [];
 const MOUNT = `
 import { StrictMode } from 'react';

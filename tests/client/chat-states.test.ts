@@ -8,7 +8,7 @@ import { contrast } from '../../src/config/chat-file.ts';
 import { chatTab } from '../harness/browser/chat-tab.ts';
 import { describeInChromium } from '../harness/browser/chromium.ts';
 import { layoutFaults } from '../harness/browser/layout-faults.ts';
-import { sectionOf, tablesOf } from '../harness/documents/markdown.ts';
+import { tablesOf } from '../harness/documents/markdown.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { STATES } from './pages/chat-states.ts';
 import type { ChatWindow } from './pages/chat-view.ts';
@@ -164,7 +164,7 @@ describeInChromium('a colour that the page sets', () => {
   afterAll(() => tab.page.emulateMedia({ colorScheme: null }));
 
   test('is one of those in the document', () => {
-    const text = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+    const text = readFileSync(join(ROOT, 'docs/front-end/embed.md'), 'utf8');
     const [line = ''] = /^\*\*Colours and the font\*\*.*$/m.exec(text) ?? [];
     const named = [...line.matchAll(/--bot-chat-([a-z-]+)/g)].map(([, name]) => name);
     expect(named.sort()).toEqual([...Object.keys(COLOURS), 'font'].sort());
@@ -269,8 +269,7 @@ describeInChromium('every state of the chat', () => {
       for (const part of parts) shown.add(part);
     }
     // In the table of parts, all words in code are names.
-    const section = sectionOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), '## The element');
-    const named = tablesOf(section)
+    const named = tablesOf(readFileSync(join(ROOT, 'docs/front-end/embed.md'), 'utf8'))
       .filter(({ header }) => header[0] === 'part')
       .flatMap(({ rows }) => rows.flatMap(([names = '']) => [...names.matchAll(/`([a-z-]+)`/g)]))
       .map(([, name]) => name);

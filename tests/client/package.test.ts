@@ -244,7 +244,7 @@ describe('the oldest browsers that the documents name', () => {
   });
 });
 
-const document = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+const document = readFileSync(join(ROOT, 'docs/front-end/client.md'), 'utf8');
 const [, SNIPPET = ''] = /<!-- snippet: import-map -->\n```html\n([\s\S]*?)```/.exec(document) ?? [];
 /** The page of the document, whose script signs in and shows who that is. */
 const MAP_PAGE = `<!doctype html><html lang="en"><title>Page</title>${SNIPPET.replace(

@@ -99,7 +99,7 @@ const CASES = [
   ['renders only the message that changes, however long the conversation is', rendersOnlyTheChange],
 ] as const;
 
-const document = readFileSync(new URL('../../docs/front-end.md', import.meta.url), 'utf8');
+const document = readFileSync(new URL('../../docs/front-end/react.md', import.meta.url), 'utf8');
 const [, snippet = ''] = document.match(/<!-- snippet: react -->\n```tsx\n([\s\S]*?)```/) ?? [];
 const MOUNT = `
 import { createRoot } from 'react-dom/client';

@@ -75,7 +75,10 @@ async function startRegistryProxy(): Promise<RegistryProxy> {
   };
 }
 
-const code = (name: string) => codeOf(readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8'), name);
+const documents = ['docs/front-end.md', 'docs/front-end/react.md'].map((path) =>
+  readFileSync(join(ROOT, path), 'utf8'),
+);
+const code = (name: string) => codeOf(documents.join('\n'), name);
 
 let project: Project | undefined;
 let proxy: RegistryProxy | undefined;

@@ -3,7 +3,7 @@ import { Chat } from './chat';
 
 export default function Page() {
   return (
-    <BotProvider baseUrl="" namespace="demo" botProviderName="echo">
+    <BotProvider bot="demo/echo">
       <Chat />
     </BotProvider>
   );

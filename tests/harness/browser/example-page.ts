@@ -68,8 +68,8 @@ export async function stopsAnAnswer(page: Page): Promise<void> {
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
   await button(page, 'Stop').click();
   await last(page, 'stopped').waitFor();
-  // assistant-ui enables the other button only when something is written.
-  await button(page, 'Stop').and(page.locator(':disabled')).waitFor();
+  // It is disabled, or gives its place to the other button.
+  await button(page, 'Stop').and(page.locator(':enabled')).waitFor({ state: 'detached' });
 }
 
 /**
@@ -107,6 +107,26 @@ export async function callsOnce(relay: RelayProcess, messages: number, stops: nu
   return calls();
 }
 
+/** Begins another chat, renames it, and deletes the one before, in the example that has a list of chats. */
+export async function listsChats(page: Page): Promise<void> {
+  const chats = page.getByRole('navigation', { name: 'Chats' }).getByRole('listitem');
+  await button(page, 'New chat').click();
+  await getsAnAnswer(page);
+  const [newest, other] = [chats.nth(0), chats.nth(1)];
+  await newest.hover();
+  await newest.getByRole('button', { name: /^Rename/ }).click();
+  await page.getByLabel('Title of the chat').fill('Mine');
+  await page.keyboard.press('Enter');
+  await newest.getByText('Mine').waitFor();
+  await other.hover();
+  await other.getByRole('button', { name: /^Delete/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await other.waitFor({ state: 'detached' });
+  await page.reload();
+  await last(page, 'done').waitFor();
+  await page.getByRole('heading', { name: 'Mine' }).waitFor();
+}
+
 /** Shows that a sign-out has failed, without the id of a request, which has had no answer. */
 export async function showsFailedSignOut(page: Page): Promise<void> {
   await page.route('**/auth/logout', (route) => route.abort());
@@ -121,18 +141,11 @@ export async function showsFailedSignOut(page: Page): Promise<void> {
 /** Waits until the page says that the client comes back to the answer. */
 const showsBreak = (page: Page) => last(page, 'reconnecting').waitFor();
 
-/** Waits until the client comes back to the answer: the AI SDK has no state in which a page could show that. */
-export const asksForRun = (page: Page) => page.waitForRequest(/\/message\/run/);
-
 /** Kills the relay in the middle of an answer; returns after how many ms the page notices that the stream is broken. */
-export async function noticesBreak(
-  page: Page,
-  relay: RelayProcess,
-  notices: (page: Page) => Promise<unknown> = showsBreak,
-): Promise<number> {
+export async function noticesBreak(page: Page, relay: RelayProcess): Promise<number> {
   await say(page, LONG);
   await last(page, 'streaming').filter({ hasText: 'word' }).waitFor();
-  const noticed = notices(page);
+  const noticed = showsBreak(page);
   const killed = performance.now();
   relay.signal('SIGKILL');
   await noticed;

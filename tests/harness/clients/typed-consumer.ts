@@ -16,7 +16,7 @@ ${MISTAKES.map((mistake) => `// @ts-expect-error\n${mistake};`).join('\n')}
 }
 `;
 
-const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end.md'), 'utf8');
+const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end/client.md'), 'utf8');
 /** What the document says of events of one's own. */
 const EVENTS = codeOf(DOCUMENT, 'guard');
 
