@@ -5,16 +5,35 @@ import { chromium } from 'playwright-core';
 import type { ChatWindow } from '../tests/client/pages/chat-view.ts';
 import { serveElementPage } from '../tests/harness/browser/element-page.ts';
 
-/** Each shows a state of tests/client/pages/chat-states.ts. Sizes in px. */
+/** Each shows a state of tests/client/pages/chat-states.ts, or the conversation below. Sizes in px. */
 const PICTURES = [
-  { name: 'chat-answer', state: 'done', width: 1100, height: 760, colorScheme: 'light' },
-  { name: 'chat-answer-dark', state: 'done', width: 1100, height: 760, colorScheme: 'dark' },
+  { name: 'chat-answer', state: 'parcel', width: 1100, height: 700, colorScheme: 'light' },
+  { name: 'chat-answer-dark', state: 'parcel', width: 1100, height: 700, colorScheme: 'dark' },
   { name: 'chat-list', state: 'chats', width: 1100, height: 560, colorScheme: 'light' },
   { name: 'chat-consent', state: 'consent', width: 900, height: 480, colorScheme: 'dark' },
   { name: 'chat-failed-phone', state: 'failed', width: 375, height: 667, colorScheme: 'dark' },
   { name: 'chat-parts', state: 'chats', width: 1100, height: 620, colorScheme: 'light' },
   { name: 'chat-arabic-phone', state: 'arabic', width: 375, height: 667, colorScheme: 'light' },
 ] as const;
+
+/** Shows a conversation as a shop would have it, beside a list of chats. It runs in the page. */
+function showParcel(): void {
+  const { show, set, question, answer } = globalThis as ChatWindow;
+  const titles = [
+    'Where is my parcel?',
+    'Return of the blue chair',
+    'An invoice for May',
+    'Opening hours in Ghent',
+  ];
+  show({ chats: titles.map((title, at) => ({ id: at === 0 ? 'c' : `${at}`, title, at: Date.now() })) });
+  const text = [
+    'It left **Hamburg** this morning and comes to you tomorrow.',
+    '| day | place |\n|---|---|\n| Monday | packed in Leipzig |\n| Tuesday | on its way from Hamburg |',
+    'Your program can ask for it, too:',
+    "```ts\nconst parcel = await track('JD-2048'); // never paid twice\nconsole.log(parcel.place);\n```",
+  ].join('\n\n');
+  set({ messages: [question('Where is my parcel?'), answer({ text })] });
+}
 
 /** The parts that the picture `chat-parts` names. */
 const PARTS = [
@@ -54,7 +73,8 @@ for (const { name, state, width, height, colorScheme } of PICTURES) {
   const page = await context.newPage();
   await page.goto(`${front.url}/`);
   await page.waitForFunction('globalThis.show');
-  await page.evaluate((state) => (globalThis as ChatWindow).enter(state), state);
+  if (state === 'parcel') await page.evaluate(showParcel);
+  else await page.evaluate((state) => (globalThis as ChatWindow).enter(state), state);
   await page.mouse.move(0, 0);
   await page.waitForTimeout(500);
   if (name === 'chat-parts') await page.evaluate(nameParts, PARTS);

@@ -134,21 +134,31 @@ describeInChromium('the language of the element', () => {
 describeInChromium('the methods of the element', () => {
   test('send, begin and open a chat, and move the focus; before the relay has answered, they wait', async () => {
     const page = await signedIn();
+    let answer = () => {};
+    const listening = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route('**/client/bot-chat.json', (route) => listening.then(() => route.continue()));
     await page.reload();
-    const id = await page.evaluate(async () => {
+    const sent = page.evaluate(async () => {
       const chat = document.querySelector('bot-chat');
       if (!chat) return undefined;
       const codes: string[] = [];
       // The types of the events are known to the compiler.
       chat.addEventListener('bot-error', (event) => codes.push(event.detail.message));
       chat.addEventListener('bot-ready', ({ detail }) => codes.push(`${detail.session?.user.name}`));
-      await chat.send('First');
+      const first = chat.send('First');
+      document.title = 'Listening';
+      await first;
       const rows: string[][] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '[]');
       await chat.newChat();
       await chat.send('Second');
       if (codes.join() !== 'demo') throw new Error(codes.join());
       return rows[0]?.[3];
     });
+    await page.waitForFunction("document.title === 'Listening'");
+    answer();
+    const id = await sent;
     await page.locator('.answer[data-state=done]', { hasText: 'You said: Second' }).waitFor();
     expect(await texts(page)).toEqual(['Second', 'You said: Second']);
     await element(page).evaluate((chat, id) => (chat as HTMLElementTagNameMap['bot-chat']).open(`${id}`), id);

@@ -484,6 +484,19 @@ describeInChromium('the chat', () => {
     expect(await calls()).toEqual([['reset'], ['signOut']]);
   });
 
+  test('has the focus where the user writes when the message that had it is loaded again', async () => {
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ text: 'x' })] });
+    });
+    await button('Copy answer').focus();
+    await tab.page.evaluate(() => {
+      const { set, answer } = globalThis as ChatWindow;
+      set({ messages: [answer({ text: 'x' })] });
+    });
+    expect(await focused()).toBe('Message');
+  });
+
   test('has a menu of the account, which closes with Escape, and when something else is pressed', async () => {
     await enter('done');
     const isOpen = () => button('Sign out').isVisible();

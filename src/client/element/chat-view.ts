@@ -153,7 +153,8 @@ function drawing(
     // It can name a chat of the user who has left, and is in the way of the form.
     if (!session || session.user.id !== (user ?? session.user.id)) closeDialog(element);
     const root = element.getRootNode();
-    const focused = root instanceof ShadowRoot ? root.activeElement : null;
+    const hasFocus = () => (root instanceof ShadowRoot ? root.activeElement : null);
+    const focused = hasFocus();
     form.show(session === null, user !== undefined);
     if (session) onUser(session.user.id);
     // A session can end without an act of the user.
@@ -178,8 +179,8 @@ function drawing(
     writer.element.hidden = !session && (user === undefined || writer.isEmpty());
     writer.update(snapshot);
     if (send) setDisabled(send, session === null);
-    // An element that is hidden loses the focus.
-    if (!focused?.closest('[hidden]')) return;
+    // An element that is hidden, or no longer there, loses the focus.
+    if (!focused || (hasFocus() && !focused.closest('[hidden]'))) return;
     if (session === null) form.focus();
     else writer.focus();
   };
