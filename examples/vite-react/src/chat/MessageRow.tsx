@@ -59,7 +59,7 @@ function Answer({ message, canRegenerate, regenerate, consent }: Props) {
           <div className="-ms-2 flex">
             {text && <CopyButton label="Copy answer" text={text} />}
             {canRegenerate && (
-              <IconButton icon="regenerate" label="Ask again" onClick={() => regenerate(id)} />
+              <IconButton icon="regenerate" label="Regenerate" onClick={() => regenerate(id)} />
             )}
           </div>
         )}
