@@ -4,7 +4,10 @@ const RELAY = 'http://localhost:3000';
 
 const config: NextConfig = {
   rewrites: async () =>
-    ['/auth/:path*', '/generic/:path*'].map((source) => ({ source, destination: RELAY + source })),
+    ['/auth', '/client', '/generic'].map((path) => ({
+      source: `${path}/:path*`,
+      destination: `${RELAY}${path}/:path*`,
+    })),
 };
 
 export default config;

@@ -12,5 +12,5 @@ const relay: ProxyOptions = {
 
 export default defineConfig({
   plugins: [svelte()],
-  server: { proxy: { '/auth': relay, '/generic': relay } },
+  server: { proxy: { '/auth': relay, '/client': relay, '/generic': relay } },
 });

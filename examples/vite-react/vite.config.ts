@@ -13,5 +13,5 @@ const relay: ProxyOptions = {
 
 export default defineConfig({
   plugins: [react(), tailwindcss()],
-  server: { proxy: { '/auth': relay, '/generic': relay } },
+  server: { proxy: { '/auth': relay, '/client': relay, '/generic': relay } },
 });

@@ -10,4 +10,7 @@ const relay: ProxyOptions = {
   },
 };
 
-export default defineConfig({ plugins: [vue()], server: { proxy: { '/auth': relay, '/generic': relay } } });
+export default defineConfig({
+  plugins: [vue()],
+  server: { proxy: { '/auth': relay, '/client': relay, '/generic': relay } },
+});

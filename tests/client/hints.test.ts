@@ -39,7 +39,7 @@ const saidBy = (called: Promise<unknown>) =>
   called.then(String, ({ code, message, hint }) => [code, message, hint]);
 const notOfRelay = (path: string, what: string) => {
   const message = `The server answered ${url}${path} with ${what}.`;
-  const hint = `${message} It is not the relay: add /auth and /generic to its proxy.`;
+  const hint = `${message} It is not the relay: add /auth, /client and /generic to its proxy.`;
   return ['unexpected_response', message, hint];
 };
 

@@ -98,7 +98,9 @@ export function errorOf({ status, headers, url }: Response, body: unknown, unsen
   const problem = asProblem(body as MaybeProblem) ?? {
     detail: isAway ? UNREACHABLE : answered,
     retryable: isAway ? unsent : undefined,
-    hint: isOther ? `${answered} It is not the relay: add /auth and /generic to its proxy.` : undefined,
+    hint: isOther
+      ? `${answered} It is not the relay: add /auth, /client and /generic to its proxy.`
+      : undefined,
     // The relay passes on a 404 of the bot service if it is JSON. Pages of proxies are not.
     code: isAway ? 'unreachable' : status === 404 && body ? 'missing' : 'unexpected_response',
   };
