@@ -51,6 +51,9 @@ async function talk({ page }: Tab, messages: number): Promise<void> {
         await until(() => count('.answer[data-state=done]') === sent);
       }
     };
+    // A tab also shows what another tab has said in the same chat.
+    if (count('.messages > li') > 0) press('[part~=new-chat]');
+    await until(() => count('.messages > li') === 0);
     await ask(messages);
     press('[part~=new-chat]');
     await until(() => count('.messages > li') === 0);
