@@ -33,7 +33,7 @@ export const operationsOf = (sandboxes: Sandboxes): Operations => ({
 });
 
 /** `GET metadata`: the bot's configuration. */
-function botMetadata({ res, brain, namespace, botProviderName }: ServiceCall): void {
+async function botMetadata({ res, brain, namespace, botProviderName }: ServiceCall): Promise<void> {
   sendData(res, {
     namespace,
     botProviderName,

@@ -1,12 +1,11 @@
 import { answerParts } from '../channel/answer-parts.ts';
 import { botConversation } from '../channel/bot-conversation.ts';
+import { metadataOf, newAnswer } from '../channel/channel-answer.ts';
 import { pastQuestion } from '../channel/channel-past.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
 import { type AnswerView, followHistory } from '../channel/follow-history.ts';
 import type { BotClient } from '../session/bot-client.ts';
 import { internalsOf } from '../session/client-internals.ts';
-import { randomId } from '../transport/calls.ts';
-import { timeOf } from '../transport/known-events.ts';
 import { asRelayError, signedOut } from '../transport/relay-error.ts';
 
 /** A message as it is so far. */
@@ -29,9 +28,7 @@ export async function loadMessages(client: BotClient, channelId: string): Promis
   const history = followHistory(talk, {
     onQuestion: (question) => void all.push({ now: pastQuestion(talk, question) }),
     onAnswer() {
-      const answer: Loaded = {
-        now: { id: randomId(), role: 'assistant', parts: [], state: 'done', metadata: {} },
-      };
+      const answer: Loaded = { now: newAnswer('done') };
       all.push(answer);
       return collecting(answer);
     },
@@ -54,9 +51,7 @@ function collecting(answer: Loaded): AnswerView {
     onEvent(event) {
       const { parts, messageId } = take(event);
       const { now } = answer;
-      const createdAt = now.metadata.createdAt ?? timeOf(event);
-      const known = { ...(messageId && { messageId }), ...(createdAt && { createdAt }) };
-      const metadata = { ...now.metadata, ...known };
+      const metadata = { ...now.metadata, ...metadataOf(event, now, messageId) };
       answer.now = { ...now, id: event.runId ?? now.id, parts: parts ?? now.parts, metadata };
     },
     onVerdict(verdict) {

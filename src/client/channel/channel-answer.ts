@@ -61,8 +61,7 @@ export function showAnswer(
       if (isEnded()) return;
       callPage(() => options.onEvent?.(event, now));
       const { parts, messageId, asks = [] } = take(event);
-      const createdAt = now.metadata.createdAt ?? timeOf(event);
-      if (parts) change({ parts }, { ...(messageId && { messageId }), ...(createdAt && { createdAt }) });
+      if (parts) change({ parts }, metadataOf(event, now, messageId));
       for (const id of asks) pending.set(id, { answer });
       if (isStopped(event)) change({ state: 'stopped' });
     },
@@ -89,7 +88,18 @@ function isStopped(event: BotEvent): boolean {
     : false;
 }
 
-function newAnswer(state: 'submitted' | 'done'): ChannelMessage {
+/** What an event of an answer says of it. The first time stays. */
+export function metadataOf(
+  event: BotEvent,
+  { metadata }: ChannelMessage,
+  messageId: string | undefined,
+): MessageMetadata {
+  const createdAt = metadata.createdAt ?? timeOf(event);
+  return { ...(messageId && { messageId }), ...(createdAt && { createdAt }) };
+}
+
+/** An answer of which nothing is known yet; one of the history is `done`. */
+export function newAnswer(state: 'submitted' | 'done'): ChannelMessage {
   const metadata = state === 'done' ? {} : { createdAt: Date.now() };
   return { id: randomId(), role: 'assistant', parts: [], state, metadata };
 }

@@ -89,20 +89,7 @@ export interface Facts {
   };
   /** A tool has answered. */
   'asgard.tool_call.complete': {
-    readonly toolCallComplete: {
-      /** With `callSeq`, tells the call from all others. */
-      readonly processId: string;
-      /** Tells calls with the same `processId` apart. */
-      readonly callSeq: number;
-      /** The tool that is called. */
-      readonly toolCall: {
-        /** The tool's name. */
-        readonly toolName: string;
-        /** The name of the set that it belongs to. */
-        readonly toolsetName?: string | null | undefined;
-        /** What it is called with. */
-        readonly parameter?: unknown;
-      };
+    readonly toolCallComplete: Facts['asgard.tool_call.start']['toolCallStart'] & {
       /** What the tool has answered. */
       readonly toolCallResult?: unknown;
     };

@@ -43,7 +43,7 @@ function numberIn({ query }: ServiceCall, name: string): number | undefined {
 }
 
 /** `GET fs/file`: a file, or a piece of it by `offset_bytes` and `limit_bytes`, or by `Range`. */
-function sendSandboxFile(call: ServiceCall, sandboxOf: SandboxOf): void {
+async function sendSandboxFile(call: ServiceCall, sandboxOf: SandboxOf): Promise<void> {
   const path = pathOf(call);
   const whole = readFile(sandboxOf(call).tree, path);
   const from = numberIn(call, 'offset_bytes') ?? 0;
@@ -69,7 +69,7 @@ async function takeSandboxFile(call: ServiceCall, sandboxOf: SandboxOf): Promise
 }
 
 /** `GET fs/watch`: the changes of a path, until the reader leaves or the sandbox is gone. Its events have no ids. */
-function watchSandbox(call: ServiceCall, sandboxOf: SandboxOf): void {
+async function watchSandbox(call: ServiceCall, sandboxOf: SandboxOf): Promise<void> {
   const { res } = call;
   const { tree, watching } = sandboxOf(call);
   if (watching.size >= MAX_WATCHING) throw new Refusal('RATE_LIMITED');
@@ -105,11 +105,12 @@ export function sandboxOperations(sandboxes: Sandboxes): Readonly<Record<string,
   /** An operation that changes or reads the tree of a sandbox, and answers with data. */
   const onTree =
     (act: (tree: FileTree, call: ServiceCall) => unknown): Operation =>
-    (call) =>
+    async (call) =>
       sendData(call.res, act(sandboxOf(call).tree, call) ?? null);
   return {
-    'POST sandbox/:sandbox/browser/open-url': (call) => sendData(call.res, openUrl(sandboxOf(call))),
-    'POST sandbox/:sandbox/browser/session': (call) => sendData(call.res, browserSession(sandboxOf(call))),
+    'POST sandbox/:sandbox/browser/open-url': async (call) => sendData(call.res, openUrl(sandboxOf(call))),
+    'POST sandbox/:sandbox/browser/session': async (call) =>
+      sendData(call.res, browserSession(sandboxOf(call))),
     'GET sandbox/:sandbox/fs/list': onTree((tree, call) => ({
       entries: listFolder(tree, pathOf(call)),
       truncated: false,

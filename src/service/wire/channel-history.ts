@@ -10,7 +10,7 @@ import { channelOf, type ServiceCall } from './service-call.ts';
  * they are over. Without an open run, the stream ends as the last run did. The errors of runs stand where they came.
  * @throws Refusal
  */
-export function channelHistory(call: ServiceCall): void {
+export async function channelHistory(call: ServiceCall): Promise<void> {
   const { res, namespace, botProviderName, brain } = call;
   const channel = channelOf(call);
   const runs = channel.live.all();

@@ -4,7 +4,10 @@ import { readJsonObject } from './read-body.ts';
 import { channelId, channelOf, type ServiceCall } from './service-call.ts';
 
 /** `GET channel/metadata`. `launchedSandboxes` describes those of the channel. */
-export function channelMetadata(call: ServiceCall, launchedSandboxes: readonly object[]): void {
+export async function channelMetadata(
+  call: ServiceCall,
+  launchedSandboxes: readonly object[],
+): Promise<void> {
   const channel = channelOf(call);
   const { title = null, lastActivityAt } = channel.state();
   const runState = channel.live.all().length > 0 ? 'RUNNING' : 'IDLE';
@@ -12,14 +15,14 @@ export function channelMetadata(call: ServiceCall, launchedSandboxes: readonly o
 }
 
 /** `DELETE channel`: ends the runs of a channel and forgets it. */
-export function deleteChannel(call: ServiceCall): void {
+export async function deleteChannel(call: ServiceCall): Promise<void> {
   const { id } = channelOf(call);
   call.service.channels.delete(call, id);
   sendNothing(call.res);
 }
 
 /** `POST channel/clear`: ends the runs of a channel and forgets what was said. The channel stays. */
-export function clearChannel(call: ServiceCall): void {
+export async function clearChannel(call: ServiceCall): Promise<void> {
   const { id } = channelOf(call);
   const { channels } = call.service;
   channels.transaction(() => channels.clear(call, id));
@@ -27,7 +30,7 @@ export function clearChannel(call: ServiceCall): void {
 }
 
 /** `POST message/suspend`: stops the runs of a channel, or one. The end of each is sent on its own stream. */
-export function suspendRuns(call: ServiceCall): void {
+export async function suspendRuns(call: ServiceCall): Promise<void> {
   const { res, service, query } = call;
   const channel = service.channels.find(call, channelId(query.get('custom_channel_id')));
   if (!channel?.live.suspend(query.get('request_id') ?? undefined)) throw new Refusal('NO_RUN');

@@ -31,7 +31,7 @@ function fileTypeOf(mime: string): string {
 }
 
 /** `GET channel-home/download`: a file that was uploaded into the channel, by its name. */
-export function downloadFile(call: ServiceCall): void {
+export async function downloadFile(call: ServiceCall): Promise<void> {
   const { req, res, query } = call;
   const channel = channelOf(call);
   const path = query.get('relative_path') ?? '';

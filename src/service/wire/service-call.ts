@@ -32,7 +32,7 @@ export interface ServiceCall {
 }
 
 /** Answers a call, or throws a `Refusal`. */
-export type Operation = (call: ServiceCall) => void | Promise<void>;
+export type Operation = (call: ServiceCall) => Promise<void>;
 
 const MAX_CHANNEL_ID = 256;
 
