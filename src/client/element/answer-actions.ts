@@ -5,7 +5,7 @@ import { commentForm } from './comment-form.ts';
 import { iconButton, newElement, setAttribute } from './dom.ts';
 import { sentTime } from './time-text.ts';
 
-/** What a user can do with an answer that has ended: copy it, ask again, and say what they think of it. */
+/** What a user can do with an answer that has ended: copy it, regenerate it, and say what they think of it. */
 export function answerActions(dependencies: RowDependencies, { metadata }: ChannelMessage) {
   const { tools, channel, onSent } = dependencies;
   const { words } = tools;

@@ -3,7 +3,7 @@ import type { RelayError } from '../transport/relay-error.ts';
 import type { ChatTools } from './chat-tools.ts';
 import type { Chats } from './chats.ts';
 import { askIn } from './dialog.ts';
-import { button, iconButton, newElement, setAttribute, setLabel, setText } from './dom.ts';
+import { button, iconButton, newElement, placeIn, setAttribute, setLabel, setText } from './dom.ts';
 import { showError } from './error-text.ts';
 import type { Chat } from './kept-chats.ts';
 import { timeText } from './time-text.ts';
@@ -42,12 +42,7 @@ export function chatList(dependencies: ChatListDependencies) {
       row.remove();
       rows.delete(id);
     }
-    // A row stays where it is, if it can: it may have the focus.
-    let at = list.firstElementChild;
-    for (const row of all.map(rowOf)) {
-      if (row === at) at = at.nextElementSibling;
-      else list.insertBefore(row, at);
-    }
+    placeIn(list, all.map(rowOf));
     setText(note, all.length > 0 ? words.chatsNote : words.noChats);
   }
   let shown = '';

@@ -5,7 +5,7 @@ import { chatSide } from './chat-side.ts';
 import { announcer, type ChatTools, onlyFirst } from './chat-tools.ts';
 import { addFrom, composer } from './composer.ts';
 import { askIn, closeDialog } from './dialog.ts';
-import { newElement, setAttribute, setDisabled } from './dom.ts';
+import { newElement, setAttribute } from './dom.ts';
 import { emptyState } from './empty-state.ts';
 import { keepAtEnd, messageLog } from './message-log.ts';
 import { signInForm } from './sign-in.ts';
@@ -57,8 +57,7 @@ export function chatView(dependencies: ChatDependencies): ChatView {
       header.look(next);
       empty.look(next);
       for (const one of element.querySelectorAll('.avatar')) fillAvatar(one, next);
-      const input = writer.element.querySelector('textarea');
-      if (input) input.placeholder = next.placeholder ?? shown.tools.words.message;
+      writer.look(next);
     },
     focus: () => (channel.getSnapshot().session === null ? form.focus() : writer.focus()),
     newChat: shown.newChat,
@@ -134,7 +133,6 @@ function drawing(
   shown: ReturnType<typeof chatElements>,
 ): () => void {
   const { element, side, header, log, loading, empty, form, writer, tools } = shown;
-  const send = writer.element.querySelector('[part~=send]');
   let user = draft?.user;
   let wasSignedIn = false;
   let chat: string | undefined;
@@ -178,7 +176,6 @@ function drawing(
     // What was written before the session ended stays in sight.
     writer.element.hidden = !session && (user === undefined || writer.isEmpty());
     writer.update(snapshot);
-    if (send) setDisabled(send, session === null);
     // An element that is hidden, or no longer there, loses the focus.
     if (!focused || (hasFocus() && !focused.closest('[hidden]'))) return;
     if (session === null) form.focus();

@@ -2,9 +2,10 @@ import { textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import type { RelayError } from '../transport/relay-error.ts';
 import { attachments, type TakenFiles } from './attachments.ts';
+import type { Looks } from './avatar.ts';
 import type { ChatDependencies } from './chat-dependencies.ts';
 import { type ChatTools, onlyFirst } from './chat-tools.ts';
-import { button, iconButton, newElement, setLabel, setText } from './dom.ts';
+import { button, iconButton, newElement, setDisabled, setLabel, setText } from './dom.ts';
 import { draftKeeper } from './draft-keeper.ts';
 import { mayHelp, showError } from './error-text.ts';
 import { icon } from './icons.ts';
@@ -27,7 +28,7 @@ const RUNNING: readonly ChannelSnapshot['status'][] = ['submitted', 'streaming',
 export function composer(dependencies: ComposerDependencies) {
   const { tools, channel, hasFiles, maySend, onSent } = dependencies;
   const parts = composerParts(dependencies);
-  const { element, note, history, text, files, keeper, run, stop } = parts;
+  const { element, note, history, text, files, keeper, run, stop, send: sendButton } = parts;
   const send = sending(dependencies, parts);
   element.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -60,12 +61,16 @@ export function composer(dependencies: ComposerDependencies) {
       files.clear();
       files.forget();
     },
+    look({ placeholder = tools.words.message }: Looks): void {
+      text.placeholder = placeholder;
+    },
     /** Shows the buttons that can be used, and an error that belongs to no message. */
     update(snapshot: ChannelSnapshot): void {
       keeper.update(snapshot);
       const isRunning = isRunningIn(channel);
       run.classList.toggle('running', isRunning);
       stop.hidden = !isRunning;
+      setDisabled(sendButton, snapshot.session === null);
       history.update(snapshot, !isRunning);
       const error = errorOutside(snapshot);
       showError(note, tools, error && files.isShown(error) ? undefined : error);
@@ -78,7 +83,7 @@ function composerParts(dependencies: ComposerDependencies) {
   const { words } = tools;
   const note = newElement('div', { class: 'why' });
   const history = historyTrouble(tools, channel);
-  const { run, stop, stopRun } = runButtons(tools, channel);
+  const { run, stop, send, stopRun } = runButtons(tools, channel);
   const text = textField(tools, { onStop: () => isRunningIn(channel) && stopRun(), onEditLast });
   text.value = draft;
   const keeper = draftKeeper(dependencies, text);
@@ -105,7 +110,7 @@ function composerParts(dependencies: ComposerDependencies) {
     const last = messages.filter((one) => one.role === 'user' && textOf(one) !== '').at(-1);
     if (last) edit(textOf(last));
   }
-  return { element, note, history, text, files, keeper, run, stop, edit };
+  return { element, note, history, text, files, keeper, run, stop, send, edit };
 }
 
 /** Makes the function that sends a message. What was refused for good comes back, so that it can be changed. */
@@ -174,7 +179,7 @@ function runButtons({ words }: ChatTools, channel: Channel) {
   const stop = iconButton('stop', words.stop, { part: 'stop', onClick: stopRun });
   stop.classList.add('primary');
   stop.hidden = true;
-  return { run: newElement('div', { class: 'run' }, stop, send), stop, stopRun };
+  return { run: newElement('div', { class: 'run' }, stop, send), stop, send, stopRun };
 }
 
 /** Takes the files of a drop or of a paste, if there are any. */

@@ -39,6 +39,15 @@ export function setDisabled(button: Element, isOn: boolean): void {
   setAttribute(button, DISABLED, isOn ? 'true' : undefined);
 }
 
+/** Puts these elements into `list`, in their order. One that is in its place stays: it may have the focus. */
+export function placeIn(list: Element, elements: readonly Element[]): void {
+  let at = list.firstElementChild;
+  for (const element of elements) {
+    if (element === at) at = at.nextElementSibling;
+    else list.insertBefore(element, at);
+  }
+}
+
 /** A button that does one thing. `part` is its name for style sheets of the page. */
 export function button(text: string, part: string, onClick: () => void): HTMLButtonElement {
   const element = newElement('button', { type: 'button', part: `button ${part}` }, text);

@@ -1,7 +1,7 @@
 import { textOf } from '../channel/channel-state.ts';
 import type { ChannelMessage } from '../channel/channel-types.ts';
 import { type ChatTools, copyFrom, type RowDependencies } from './chat-tools.ts';
-import { iconButton, newElement, setAttribute } from './dom.ts';
+import { iconButton, newElement, placeIn, setAttribute } from './dom.ts';
 import { aroundError, errorPieces } from './error-text.ts';
 import { isGrowing, messageRow, type Row } from './message-row.ts';
 import { dayText } from './time-text.ts';
@@ -38,14 +38,13 @@ export function messageLog(dependencies: RowDependencies) {
         row.element.remove();
         rows.delete(id);
       }
-      let at: Element | null = list.firstElementChild;
+      const shown = messages.map((message) => ({ message, row: rowOf(message) }));
+      placeIn(
+        list,
+        shown.map(({ row }) => row),
+      );
       let day = '';
-      for (const message of messages) {
-        const row = rowOf(message);
-        if (row === at) at = at.nextElementSibling;
-        else list.insertBefore(row, at);
-        day = showDay(row, message, { before: day, lang: tools.lang });
-      }
+      for (const { message, row } of shown) day = showDay(row, message, { before: day, lang: tools.lang });
       setAttribute(element, 'aria-busy', String(messages.some(isGrowing)));
     },
   };

@@ -50,7 +50,7 @@ export type BotClientOptions = {
 );
 
 /** The settings of a client with these options. @throws TypeError if they name no bot */
-export function settingsOf({ bot, expert, baseUrl = '', ...options }: BotClientOptions): BotSettings {
+export function botSettings({ bot, expert, baseUrl = '', ...options }: BotClientOptions): BotSettings {
   const [namespace, botProviderName, ...others] = bot?.split('/') ?? [
     options.namespace,
     options.botProviderName,

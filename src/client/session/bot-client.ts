@@ -1,4 +1,4 @@
-import { type BotClientOptions, settingsOf } from './bot-client-options.ts';
+import { type BotClientOptions, botSettings } from './bot-client-options.ts';
 import { directConnect } from './direct-connect.ts';
 import { type BotClient, relayClient } from './relay-client.ts';
 
@@ -15,6 +15,6 @@ export type { Session } from './session-tracker.ts';
  * @throws TypeError if the options name no bot, `baseUrl` is no address, or `apiKey` is given in a browser
  */
 export function createBotClient(options: BotClientOptions): BotClient {
-  const settings = settingsOf(options);
+  const settings = botSettings(options);
   return relayClient(settings.apiKey === undefined ? settings : directConnect(settings));
 }

@@ -87,7 +87,7 @@ export interface Facts {
       };
     };
   };
-  /** A tool has answered. */
+  /** A tool has answered. It has the members of `toolCallStart`, and `toolCallResult`: what the tool has answered. */
   'asgard.tool_call.complete': {
     readonly toolCallComplete: Facts['asgard.tool_call.start']['toolCallStart'] & {
       /** What the tool has answered. */
