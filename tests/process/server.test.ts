@@ -1,18 +1,19 @@
-import { createServer } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import express from 'express';
-import { connectionBounds } from '../src/arrive/connection-bounds.ts';
-import { serveConnections } from '../src/arrive/serve-connections.ts';
-import { createLogger } from '../src/logger.ts';
-import { createLifecycle, startServer } from '../src/process/server.ts';
-import { openMessages } from '../src/relay/message/open-messages.ts';
-import { call, expectProblem, parseAnswer } from './harness/clients/call.ts';
-import { dechunk, type RawClient, rawClient } from './harness/clients/raw-client.ts';
-import { pass, stopClock } from './harness/clock/stop-clock.ts';
-import { until } from './harness/clock/until.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from './harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
+import { connectionBounds } from '../../src/arrive/connection-bounds.ts';
+import { serveConnections } from '../../src/arrive/serve-connections.ts';
+import { createLogger } from '../../src/logger.ts';
+import { createLifecycle, FINAL_EVENT_MS, startServer } from '../../src/process/server.ts';
+import { openMessages } from '../../src/relay/message/open-messages.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { pass, stopClock } from '../harness/clock/stop-clock.ts';
+import { until } from '../harness/clock/until.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 const bounds = connectionBounds({ most: 100, mostOfAddress: 100 });
 const LONG_GRACE = { SHUTDOWN_GRACE_MS: '60000' };
@@ -23,6 +24,7 @@ const LINGER_MS = 1000;
 
 const cleanUps: (() => unknown)[] = [];
 afterEach(async () => {
+  jest.restoreAllMocks();
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
@@ -38,12 +40,14 @@ async function start(environment: Record<string, string> = LONG_GRACE): Promise<
   return pair;
 }
 
-/** Opens a raw connection that stays half open when the other side ends. */
-function stubborn(port: number, bytes: string): RawClient {
-  const client = rawClient(port, bytes, { allowHalfOpen: true });
+function connection(port: number, bytes: string, options = {}): RawClient {
+  const client = rawClient(port, bytes, options);
   cleanUps.push(() => client.socket.destroy());
   return client;
 }
+
+/** Opens a raw connection that stays half open when the other side ends. */
+const stubborn = (port: number, bytes: string) => connection(port, bytes, { allowHalfOpen: true });
 
 function drip({ socket }: RawClient): void {
   const dripping = setInterval(() => socket.write('x'), 200);
@@ -272,4 +276,89 @@ test('a connection that is over is forgotten', async () => {
   const destroy = jest.spyOn(socket, 'destroy');
   connections.closeUnlessAnswering();
   expect(destroy).not.toHaveBeenCalled();
+});
+
+/** The server of a relay, which a request to it shows. */
+async function serverOf({ relay: { port } }: RelayAndUpstream): Promise<Server> {
+  const servers = new Set<Server>();
+  const onRequest = (message: unknown) => servers.add((message as { server: Server }).server);
+  subscribe('http.server.request.start', onRequest);
+  await call(port, '/healthz');
+  unsubscribe('http.server.request.start', onRequest);
+  return [...servers].find((server) => (server.address() as { port: number })?.port === port) as Server;
+}
+
+describe('the server', () => {
+  test('answers a head that never ends, and closes its connection', async () => {
+    const pair = await start();
+    const server = await serverOf(pair);
+    expect(server.headersTimeout).toBe(10_000);
+    server.headersTimeout = 500;
+    const client = connection(pair.relay.port, 'GET /healthz HTTP/1.1\r\nHost: a\r\n');
+    const drip = setInterval(() => client.socket.write('X: y\r\n'), 100);
+    await client.closed;
+    clearInterval(drip);
+    expectProblem(parseAnswer(client.text()), 408, 'request_timeout');
+    // Without a setting, Node.js looks for such heads only every 30 s.
+  }, 25_000);
+
+  test('keeps an idle connection for 75 seconds, as its header says', async () => {
+    const pair = await start();
+    const client = connection(pair.relay.port, 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
+    await client.waitFor('"}');
+    expect(parseAnswer(client.text()).headers).toMatchObject({ 'keep-alive': 'timeout=75' });
+  });
+
+  test('waits for a whole request longer than for an upload, but not without end', async () => {
+    const pair = await start();
+    const { requestTimeout } = await serverOf(pair);
+    expect(requestTimeout).toBeGreaterThan(600_000);
+    expect(requestTimeout).toBeLessThan(700_000);
+  });
+});
+
+describe('shutting down', () => {
+  test('cuts connections that do not end by themselves, after a time for the final event', async () => {
+    stopClock();
+    const pair = await start({ SHUTDOWN_GRACE_MS: '0' });
+    const head = 'POST /auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
+    const client = connection(pair.relay.port, `${head}Expect: 100-continue\r\nContent-Length: 20\r\n\r\n{`);
+    await client.waitFor('100 Continue');
+    const closing = pair.relay.close();
+    pass(0);
+    await until(() => pair.relay.lifecycle.isDraining());
+    pass(FINAL_EVENT_MS);
+    await closing;
+    await client.closed;
+    expect(parseAnswer(client.text()).status).toBe(100);
+  });
+
+  test('closes a connection at the end of its last answer, not at the next check', async () => {
+    const pair = await start();
+    const client = pair.ask();
+    await client.waitFor('\r\n\r\n');
+    // There is no check of silent connections here.
+    jest.spyOn(globalThis, 'setInterval').mockImplementation(() => setTimeout(() => {}, 0));
+    const closing = pair.relay.close();
+    await until(() => pair.relay.lifecycle.isDraining());
+    pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
+    await closing;
+    await client.closed;
+    expect(client.text()).toContain(LAST_CHUNK);
+  });
+
+  test('waits a moment for the request of a new connection, and answers it', async () => {
+    const pair = await start();
+    const client = connection(pair.relay.port, '');
+    // Connections are accepted in order: when a later one is served, this one was accepted.
+    await call(pair.relay.port, '/healthz');
+    // The check of silent connections does not come.
+    jest.spyOn(globalThis, 'setInterval').mockImplementation(() => setTimeout(() => {}, 0));
+    const closing = pair.relay.close();
+    await until(() => pair.relay.lifecycle.isDraining());
+    client.socket.write(rawMessage({ cookie: pair.cookie }));
+    await client.closed;
+    expectProblem(parseAnswer(client.text()), 503, 'draining');
+    await closing;
+  });
 });

@@ -2,20 +2,20 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import { textOf } from '../src/client/channel/channel-state.ts';
-import { createChannel } from '../src/client/channel/create-channel.ts';
+import { textOf } from '../../src/client/channel/channel-state.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
 import {
   type BotClient,
   type BotClientOptions,
   createBotClient,
   RelayError,
-} from '../src/client/session/bot-client.ts';
-import type { Guards } from '../src/client/transport/bot-event.ts';
-import { type BotService, startBotService } from '../src/service/bot-service.ts';
-import { until } from './harness/clock/until.ts';
-import { codeOf } from './harness/documents/markdown.ts';
-import { CANARY, startRelay, type TestRelay, USER } from './harness/relay/relay.ts';
-import { startBotRuns } from './harness/service/bot-runs.ts';
+} from '../../src/client/session/bot-client.ts';
+import type { Guards } from '../../src/client/transport/bot-event.ts';
+import { type BotService, startBotService } from '../../src/service/bot-service.ts';
+import { until } from '../harness/clock/until.ts';
+import { codeOf } from '../harness/documents/markdown.ts';
+import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { startBotRuns } from '../harness/service/bot-runs.ts';
 
 /** What fetch-event-source needs of a page. */
 Object.assign(globalThis, { window: globalThis, document: { removeEventListener: () => {} } });
@@ -26,7 +26,7 @@ const AsyncFunction = (async () => {}).constructor as new (
 
 const PAGES = ['client', 'fetch', 'library'].map((page) => `docs/front-end/${page}.md`);
 const documents = ['README.md', ...PAGES, 'docs/sign-in.md']
-  .map((path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8'))
+  .map((path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8'))
   .join('\n');
 
 /** The code of the documents' snippet `name`, without its imports. */

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
-import { type Config, loadConfig } from '../src/config/config.ts';
-import type { Environment } from '../src/config/environment.ts';
-import { isModelKey, MODEL_KEYS } from '../src/config/service-model.ts';
-import { isVariable, VARIABLES } from '../src/config/variables.ts';
-import { PRODUCTION, problemsOf, SECRET_A } from './harness/relay/environments.ts';
+import { type Config, loadConfig } from '../../src/config/config.ts';
+import type { Environment } from '../../src/config/environment.ts';
+import { isModelKey, MODEL_KEYS } from '../../src/config/service-model.ts';
+import { isVariable, VARIABLES } from '../../src/config/variables.ts';
+import { PRODUCTION, problemsOf, SECRET_A } from '../harness/relay/environments.ts';
 
 const opened = (secrets: Config['session']['secrets']) => secrets.map((secret) => secret.open());
 
@@ -294,7 +294,7 @@ describe('an invalid value is refused with the name of the variable and without 
     const free = ['BOTS_FILE', 'USERS_FILE', 'CHANNEL_REALM', 'SERVICE_DATA'];
     // The keys of providers are read with SERVICE_MODEL alone.
     const names = Object.keys(VARIABLES).filter((name) => !free.includes(name) && !isModelKey(name));
-    // tests/redis-settings.test.ts has those of TLS and Sentinel.
+    // redis-settings.test.ts has those of TLS and Sentinel.
     const here = names.filter((name) => !/^REDIS_(TLS|SENTINEL)_/.test(name));
     expect(here.sort()).toEqual(Object.keys(wrong).sort());
   });

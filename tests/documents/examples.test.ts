@@ -3,9 +3,9 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { TARBALL } from './harness/clients/consumer.ts';
-import { codeOf, tablesOf } from './harness/documents/markdown.ts';
-import { ROOT } from './harness/documents/sources.ts';
+import { TARBALL } from '../harness/clients/consumer.ts';
+import { codeOf, tablesOf } from '../harness/documents/markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 
 const names = readdirSync(join(ROOT, 'examples'));
 const read = (name: string, file: string) => readFileSync(join(ROOT, 'examples', name, file), 'utf8');

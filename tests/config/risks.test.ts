@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { checkConfiguration } from '../src/check/check-configuration.ts';
-import { CheckReport } from '../src/check/report.ts';
-import { loadConfig } from '../src/config/config.ts';
-import { risksOf } from '../src/config/risks.ts';
-import { startProcess, stopProcesses } from './harness/relay/process.ts';
-import { CANARY } from './harness/relay/relay.ts';
+import { checkConfiguration } from '../../src/check/check-configuration.ts';
+import { CheckReport } from '../../src/check/report.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { risksOf } from '../../src/config/risks.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 /** An environment without risks. */
 const CAREFUL = {

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { compile } from './harness/clients/compile.ts';
-import { type Consumer, makeConsumer } from './harness/clients/consumer.ts';
-import { ROOT } from './harness/documents/sources.ts';
+import { compile } from '../harness/clients/compile.ts';
+import { type Consumer, makeConsumer } from '../harness/clients/consumer.ts';
+import { ROOT } from '../harness/documents/sources.ts';
 
 // The compiler is slow on a busy machine.
 jest.setTimeout(90_000);

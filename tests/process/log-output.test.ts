@@ -3,13 +3,13 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { createLogger, type Logger } from '../src/logger.ts';
-import { type LogOutput, logOutput } from '../src/process/log-output.ts';
-import { testSideBySide } from './harness/clock/side-by-side.ts';
-import { until } from './harness/clock/until.ts';
-import { COMPILE_CACHE } from './harness/relay/process.ts';
-import { type Kind, removeOutputs } from './harness/relay/readable-output.ts';
-import { LOGGING, runUnread } from './harness/relay/unread-process.ts';
+import { createLogger, type Logger } from '../../src/logger.ts';
+import { type LogOutput, logOutput } from '../../src/process/log-output.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { until } from '../harness/clock/until.ts';
+import { COMPILE_CACHE } from '../harness/relay/process.ts';
+import { type Kind, removeOutputs } from '../harness/relay/readable-output.ts';
+import { LOGGING, runUnread } from '../harness/relay/unread-process.ts';
 
 jest.setTimeout(120_000);
 

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { call } from './harness/clients/call.ts';
-import { until } from './harness/clock/until.ts';
-import { CANARY, MESSAGE } from './harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from './harness/relay/relay-and-upstream.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD } from './harness/service/raw-upstream.ts';
+import { call } from '../../harness/clients/call.ts';
+import { until } from '../../harness/clock/until.ts';
+import { CANARY, MESSAGE } from '../../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../../harness/service/raw-upstream.ts';
 
 let pair: RelayAndUpstream;
 // The `close` of a relay fails if its scan finds a secret.

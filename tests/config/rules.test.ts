@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { type Config, loadConfig } from '../src/config/config.ts';
-import { MODEL_KEYS } from '../src/config/service-model.ts';
-import { VARIABLES } from '../src/config/variables.ts';
-import { PRODUCTION, problemsOf, SECRET_A, SECRET_B } from './harness/relay/environments.ts';
+import { type Config, loadConfig } from '../../src/config/config.ts';
+import { MODEL_KEYS } from '../../src/config/service-model.ts';
+import { VARIABLES } from '../../src/config/variables.ts';
+import { PRODUCTION, problemsOf, SECRET_A, SECRET_B } from '../harness/relay/environments.ts';
 
 /** The variables required with AUTH_MODE=oidc. */
 const OIDC = {

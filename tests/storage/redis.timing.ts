@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, test } from '@jest/globals';
-import { eventually, until } from './harness/clock/until.ts';
-import { closeLogged, messages, openLogged, ping } from './harness/redis/logged-redis.ts';
-import { describeWithRedis, startRedis } from './harness/redis/redis.ts';
+import { eventually, until } from '../harness/clock/until.ts';
+import { closeLogged, messages, openLogged, ping } from '../harness/redis/logged-redis.ts';
+import { describeWithRedis, startRedis } from '../harness/redis/redis.ts';
 
 afterAll(closeLogged);
 

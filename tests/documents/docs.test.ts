@@ -1,18 +1,18 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { USAGE } from '../src/commands/usage.ts';
-import { loadConfig } from '../src/config/config.ts';
-import { isVariable, VARIABLES } from '../src/config/variables.ts';
-import { PROBLEMS, Problem, type ProblemCode, problemDocument } from '../src/errors.ts';
-import { demoBanner } from '../src/process/demo.ts';
-import { BREAK_CAUSES, NOT_RESUMED } from '../src/relay/message/break-causes.ts';
-import { createMetrics } from '../src/watch/metrics.ts';
-import { logged } from './harness/documents/log-calls.ts';
-import { anchorsOf, linksOf, sectionOf, tablesOf } from './harness/documents/markdown.ts';
-import { ROOT } from './harness/documents/sources.ts';
-import { longestShutdownMs } from './harness/relay/longest-shutdown.ts';
-import { inFrontOf } from './harness/relay/process.ts';
+import { USAGE } from '../../src/commands/usage.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { isVariable, VARIABLES } from '../../src/config/variables.ts';
+import { PROBLEMS, Problem, type ProblemCode, problemDocument } from '../../src/errors.ts';
+import { demoBanner } from '../../src/process/demo.ts';
+import { BREAK_CAUSES, NOT_RESUMED } from '../../src/relay/message/break-causes.ts';
+import { createMetrics } from '../../src/watch/metrics.ts';
+import { logged } from '../harness/documents/log-calls.ts';
+import { anchorsOf, linksOf, sectionOf, tablesOf } from '../harness/documents/markdown.ts';
+import { ROOT } from '../harness/documents/sources.ts';
+import { longestShutdownMs } from '../harness/relay/longest-shutdown.ts';
+import { inFrontOf } from '../harness/relay/process.ts';
 
 const IN_PRODUCTION = { NODE_ENV: 'production', PUBLIC_URL: 'https://chat.example.com' };
 const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
@@ -221,7 +221,9 @@ describe('the documents', () => {
         .filter((name) => /\.(?:[jt]sx?|json|html|md|vue|svelte)$/.test(name) && !/node_modules/.test(name)),
     );
     expect(others.length).toBeGreaterThan(200);
-    const texts = [...documents, ...scripts, ...others].filter((path) => path !== 'tests/docs.test.ts');
+    const texts = [...documents, ...scripts, ...others].filter(
+      (path) => path !== 'tests/documents/docs.test.ts',
+    );
     // In a checkout, `npx bot-relay` is the program of that checkout.
     const without = (path: string) => read(path).replaceAll('npx bot-relay', '');
     expect(texts.flatMap((path) => without(path).match(byName) ?? [])).toEqual([]);

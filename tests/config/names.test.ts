@@ -1,14 +1,14 @@
 import { afterAll, describe, expect, test } from '@jest/globals';
-import { loadConfig } from '../src/config/config.ts';
-import type { Environment } from '../src/config/environment.ts';
-import { risksOf } from '../src/config/risks.ts';
-import { isModelKey } from '../src/config/service-model.ts';
-import { isVariable, secretVariables, VARIABLES } from '../src/config/variables.ts';
-import { testSideBySide } from './harness/clock/side-by-side.ts';
-import { runCommand, stopCommands } from './harness/relay/commands.ts';
-import { problemsOf } from './harness/relay/environments.ts';
-import { freshFolder, startProcess, stopProcesses } from './harness/relay/process.ts';
-import { CANARY } from './harness/relay/relay.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import type { Environment } from '../../src/config/environment.ts';
+import { risksOf } from '../../src/config/risks.ts';
+import { isModelKey } from '../../src/config/service-model.ts';
+import { isVariable, secretVariables, VARIABLES } from '../../src/config/variables.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { problemsOf } from '../harness/relay/environments.ts';
+import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 
 const unknown = (name: string, says: string) => [`${name} is not a variable of the relay: ${says}`];
 

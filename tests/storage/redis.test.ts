@@ -1,8 +1,8 @@
 import { afterAll, expect, test } from '@jest/globals';
-import { sleep } from './harness/clock/sleep.ts';
-import { eventually, until } from './harness/clock/until.ts';
-import { closeLogged, messages, openLogged, ping } from './harness/redis/logged-redis.ts';
-import { describeWithRedis, startRedis } from './harness/redis/redis.ts';
+import { sleep } from '../harness/clock/sleep.ts';
+import { eventually, until } from '../harness/clock/until.ts';
+import { closeLogged, messages, openLogged, ping } from '../harness/redis/logged-redis.ts';
+import { describeWithRedis, startRedis } from '../harness/redis/redis.ts';
 
 const UNAVAILABLE = { code: 'session_store_unavailable', options: { retryAfter: 1 } };
 

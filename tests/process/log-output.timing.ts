@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from '@jest/globals';
-import { removeOutputs } from './harness/relay/readable-output.ts';
-import { runUnread } from './harness/relay/unread-process.ts';
+import { removeOutputs } from '../harness/relay/readable-output.ts';
+import { runUnread } from '../harness/relay/unread-process.ts';
 
 afterAll(removeOutputs);
 

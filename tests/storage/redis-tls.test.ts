@@ -1,19 +1,19 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { loadConfig } from '../src/config/config.ts';
-import { createLogger } from '../src/logger.ts';
-import { openRedis, type Redis } from '../src/storage/redis.ts';
-import type { RedisSettings } from '../src/storage/redis-settings.ts';
-import { until } from './harness/clock/until.ts';
-import { answering, describeWithRedis, stopRedis } from './harness/redis/redis.ts';
-import { startTlsRedis, type TlsRedis } from './harness/redis/redis-tls.ts';
-import { inFrontOf, startProcess, stopProcesses } from './harness/relay/process.ts';
-import { CANARY } from './harness/relay/relay.ts';
+import { loadConfig } from '../../src/config/config.ts';
+import { createLogger } from '../../src/logger.ts';
+import { openRedis, type Redis } from '../../src/storage/redis.ts';
+import type { RedisSettings } from '../../src/storage/redis-settings.ts';
+import { until } from '../harness/clock/until.ts';
+import { answering, describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
+import { startTlsRedis, type TlsRedis } from '../harness/redis/redis-tls.ts';
+import { inFrontOf, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 import {
   type Authority,
   type Issued,
   makeAuthority,
   removeAuthorities,
-} from './harness/service/authority.ts';
+} from '../harness/service/authority.ts';
 
 const HERE = 'IP:127.0.0.1';
 const opened: Redis[] = [];
