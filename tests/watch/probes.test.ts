@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { SignJWT, UnsecuredJWT } from 'jose';
+import { readiness } from '../../src/routes/probes.ts';
 import { secret } from '../../src/secret.ts';
 import { PROBE_HEADER, PROBE_PATH } from '../../src/watch/check-probe.ts';
 import { FAILURES, type ProbeAsk, probeTokens } from '../../src/watch/probe-tokens.ts';
@@ -38,6 +39,38 @@ async function arrivals(relay: TestRelay, of: string): Promise<unknown> {
   const { token } = await tokens.sign({ ask: 'arrivals', of });
   return JSON.parse((await probe(relay, token)).body);
 }
+
+describe('the probes', () => {
+  test('answer that the process lives, and that it is ready while it takes requests', async () => {
+    const relay = await start();
+    const probe = async (path: string) => {
+      const { status, body } = await call(relay.port, path);
+      return { answered: status, ...JSON.parse(body) };
+    };
+    expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
+    expect(await probe('/readyz')).toEqual({
+      answered: 200,
+      status: 'ready',
+      checks: { accepting: 'ok' },
+    });
+    relay.lifecycle.enter('draining');
+    expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
+    expect(await probe('/readyz')).toEqual({
+      answered: 503,
+      status: 'not ready',
+      checks: { accepting: 'failed' },
+    });
+  });
+
+  test('answer ready only while every check is ok, and name each check', async () => {
+    await start();
+    let storeHolds = true;
+    const checks = { accepting: async () => true, store: async () => storeHolds };
+    expect(await readiness(checks)).toEqual({ ready: true, results: { accepting: 'ok', store: 'ok' } });
+    storeHolds = false;
+    expect(await readiness(checks)).toEqual({ ready: false, results: { accepting: 'ok', store: 'failed' } });
+  });
+});
 
 describe('a probe of the check', () => {
   test('gets the client address that the relay sees, without use of sessions, bots or keys', async () => {
