@@ -11,23 +11,21 @@ import { CHANNEL, jsonAnswer, SUSPEND_PATH } from '../harness/clients/suspend.ts
 import { until } from '../harness/clock/until.ts';
 import { sectionOf } from '../harness/documents/markdown.ts';
 import { ROOT, readSources } from '../harness/documents/sources.ts';
-import { connected, describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
+import { connected, describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { startTlsRedis, type TlsRedis } from '../harness/redis/redis-tls.ts';
 import { checkEnvironment, runCheck } from '../harness/relay/check.ts';
 import { type JoinInstances, startJoinInstances, statesOfNames } from '../harness/relay/join-instances.ts';
 import { freshFolder, inFrontOf, stopProcesses } from '../harness/relay/process.ts';
-import type { TestRelay } from '../harness/relay/relay.ts';
+import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { makeAuthority, removeAuthorities } from '../harness/service/authority.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
 
 jest.setTimeout(60_000);
 
 const PASSWORD = 'canary-redis-word';
+const SECTION = sectionOf(readFileSync(`${ROOT}/docs/deploy.md`, 'utf8'), '### Redis over a network');
 /** The line of the user as the documentation has it. */
-const [LINE = ''] =
-  /^user bot-relay .*$/m.exec(
-    sectionOf(readFileSync(`${ROOT}/docs/deploy.md`, 'utf8'), '### Redis over a network'),
-  ) ?? [];
+const [LINE = ''] = /^user bot-relay .*$/m.exec(SECTION) ?? [];
 
 describe('the rights of the user of Redis in the documentation', () => {
   test('are the commands that the relay sends, and no others', () => {
@@ -73,7 +71,6 @@ describeWithRedis('the user of Redis in the documentation', () => {
     expect(refused).toEqual([]);
   });
   afterAll(async () => {
-    stopRedis();
     removeAuthorities();
     await stopProcesses([PASSWORD]);
   });
@@ -151,3 +148,29 @@ describeWithRedis('the user of Redis in the documentation', () => {
     expect(await redis.server.command('ACL', 'DRYRUN', 'bot-relay', 'GET', 'bot-relay:x')).toBe('OK');
   });
 });
+
+const [STEPS = ''] = /^- \*\*The password\*\*.*$/m.exec(SECTION) ?? [];
+/** The commands for Redis as the documentation has them. */
+const COMMANDS = [...STEPS.matchAll(/`(ACL [^`]+)`/g)].map(([, command = '']) => command.split(' '));
+
+describeWithRedis('the documented rotation of the password of Redis', () => {
+  test('holds over a restart of Redis', async () => {
+    const acl = `user default on nopass ~* &* +@all\n${LINE.replace('>PASSWORD', '>OLD')}\n`;
+    const redis = await startRedis('--aclfile', `${freshFolder({ 'users.acl': acl })}/users.acl`);
+    expect(COMMANDS.length).toBeGreaterThan(1);
+    for (const words of COMMANDS) expect(await redis.command(...words)).toBe('OK');
+    await redis.stop();
+    await redis.start();
+
+    const upstream = await startRawUpstream((socket) => void socket.write(wholeStream('data: 1\n\n')));
+    const REDIS_URL = redis.url.replace('://', '://bot-relay:NEW@');
+    const relay = await startRelay(upstream.url, { REDIS_URL });
+    const answer = await relay.send(await relay.signIn());
+    expect(await answer.text()).toBe('data: 1\n\n');
+    await expect(redis.command('AUTH', 'bot-relay', 'OLD')).rejects.toThrow('WRONGPASS');
+    await relay.close();
+    await upstream.close();
+  });
+});
+
+afterAll(stopRedis);
