@@ -1,9 +1,13 @@
-import { afterAll, describe, expect } from '@jest/globals';
-import { call } from '../harness/clients/call.ts';
+import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { afterAll, describe, expect, test } from '@jest/globals';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { cheapHash } from '../harness/relay/cheap-hash.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { total } from '../harness/relay/metric-samples.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -12,7 +16,7 @@ import {
   startProcess,
   stopProcesses,
 } from '../harness/relay/process.ts';
-import { MESSAGE, USER } from '../harness/relay/relay.ts';
+import { expectNoCanary, MESSAGE, USER } from '../harness/relay/relay.ts';
 import {
   chunk,
   LAST_CHUNK,
@@ -38,6 +42,8 @@ afterAll(async () => {
 interface Streaming {
   readonly relay: RelayProcess;
   readonly port: number;
+  readonly cookie: string;
+  readonly upstream: RawUpstream;
   /** The clients; each has its first event. */
   readonly streams: readonly RawClient[];
   /** Sends the last event and the end of each stream. */
@@ -72,9 +78,7 @@ async function startStreaming(
   clients.push(...streams);
   await Promise.all(streams.map((stream) => stream.waitFor('data: 1\n\n')));
   return {
-    relay,
-    port,
-    streams,
+    ...{ relay, port, cookie, upstream, streams },
     finish() {
       const end = Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]);
       for (const socket of upstream.sockets) socket.write(end);
@@ -98,6 +102,7 @@ describe('a process that is told to stop', () => {
       'after SIGINT, whatever the delay, ends streams with an error event at the end of the grace, and exits 0',
       stopAfterGrace,
     ],
+    ['serves its metrics until it ends, also while it drains', servesMetrics],
     ['counts two signals at the same time as one', signalTwiceAtOnce],
     ['exits at once with 1 on a second signal that comes later', signalTwice],
   ]);
@@ -122,6 +127,62 @@ describe('a process that crashes', () => {
     ],
   ]);
 });
+
+/** From now on, a process can open nothing: its limit is the lowest number that no open file has. */
+function openNothing(pid: number): void {
+  const open = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
+  let most = 0;
+  while (open.has(most)) most += 1;
+  const { status, stderr } = spawnSync('prlimit', [`--pid=${pid}`, `--nofile=${most}:${most}`]);
+  if (status !== 0) throw new Error(`prlimit failed: ${stderr}`);
+}
+
+describe('a relay with no open file left', () => {
+  test.each([
+    ['a message', rawMessage({ headers: ['Connection: close'] })],
+    [
+      'a suspend',
+      rawMessage({
+        path: '/generic/ns/acme/bot-provider/helper/message/suspend?custom_channel_id=c1',
+        headers: ['Connection: close'],
+        body: '',
+      }),
+    ],
+  ])('refuses %s as busy, and not as a fault of the service', async (_what, request) => {
+    const { relay, port, cookie, upstream } = await startStreaming(0, {});
+    const client = rawClient(port, 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n');
+    await client.waitFor('{"status":"ok"}');
+    const before = client.text().length;
+    openNothing(relay.pid);
+    client.socket.write(request.replace('\r\n\r\n', `\r\nCookie: ${cookie}\r\n\r\n`));
+    await client.closed;
+    const answer = parseAnswer(client.text().slice(before));
+    expectProblem(answer, 503, 'busy', { retryable: 'new message' });
+    expect(answer.headers).toHaveProperty('retry-after');
+    await relay.waitFor(/"outcome":"busy","cause":"EMFILE"/);
+    expect(upstream.requests).toEqual([]);
+  });
+});
+
+async function servesMetrics() {
+  const metricsPort = await freePort();
+  const streaming = await startStreaming(1, { METRICS_PORT: String(metricsPort) });
+  const { relay, port } = streaming;
+  const scrape = async () => (await call(metricsPort, '/metrics')).body;
+  const open = await scrape();
+  expect(total(open, 'bot_relay_ready', { check: 'accepting' })).toBe(1);
+  expect(total(open, 'bot_relay_open_streams')).toBe(1);
+  expect(total(open, 'process_resident_memory_bytes')).toBeGreaterThan(10_000_000);
+  expect((await call(port, '/metrics')).status).toBe(404);
+  await stop(streaming);
+  const draining = await scrape();
+  expect(total(draining, 'bot_relay_ready')).toBe(0);
+  expect(total(draining, 'bot_relay_open_streams')).toBe(1);
+  streaming.finish();
+  expect(await relay.exited).toEqual({ code: 0, signal: null });
+  expectNoCanary(open + draining);
+  expect(relay.stdout()).not.toContain('/metrics');
+}
 
 async function delayStop() {
   const streaming = await startStreaming(1, { ...GRACE, SHUTDOWN_DELAY_MS: '600000' });
