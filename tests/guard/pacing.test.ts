@@ -384,15 +384,16 @@ describe('resumptions', () => {
   );
 
   test('that have their turn count again if they were delayed, get one more slot for the next key, and pause the bot', async () => {
-    const { budgets } = begin();
     const calls: string[] = [];
-    for (const name of ['start', 'sent', 'pause'] as const)
-      jest.spyOn(budgets, name).mockImplementation(async (_endpoint, what, first) => {
-        calls.push(
-          `${name} ${name === 'pause' ? what : String(what).replace(/^1 resumption /, 't')} ${first ?? ''}`.trim(),
-        );
-        return 0 as never;
-      });
+    const budgets: EndpointBudgets = {
+      ...begin().budgets,
+      async start(_bot, ticket) {
+        calls.push(`start ${ticket}`);
+        return 0;
+      },
+      sent: async (_bot, ticket) => void calls.push(`sent ${ticket}`),
+      pause: async (_bot, ms) => void calls.push(`pause ${ms}`),
+    };
     const slot = await turn(budgets)('ann');
     await pass(20);
     await slot.renewSlot();
@@ -402,7 +403,8 @@ describe('resumptions', () => {
     await pass(20);
     slot.sent();
     await slot.refused(86_400_000);
-    expect(calls).toEqual(['start t', 'start t+', 'start t+', 'sent t+', 'pause 60000']);
+    const t = '1 resumption ';
+    expect(calls).toEqual([`start ${t}`, ...[`start ${t}+`, `start ${t}+`, `sent ${t}+`], 'pause 60000']);
   });
 });
 
