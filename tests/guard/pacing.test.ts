@@ -148,6 +148,7 @@ describe('messages that wait for slots', () => {
     expect((await slots.take(of('two', 'address'), ALWAYS)).slot).toBeUndefined();
     hold.resolve();
     expect((await first).slot).toBeDefined();
+    expect((await slots.take(of('two', 'address'), ALWAYS)).slot).toBeDefined();
   });
 
   test.each<[string, number, (n: number) => string[], string[]]>([
@@ -243,8 +244,11 @@ describe('a message that has its slot', () => {
 
 describe('the pacing of a message', () => {
   type Log = Pick<RequestLocals, 'slotWait'>;
+  let asked: jest.SpiedFunction<EndpointBudgets['reserve']>;
   const pacedBy = (rate: typeof ONE) => {
-    const pace = pacing(begin(rate).slots, rate);
+    const { budgets, slots } = begin(rate);
+    asked = jest.spyOn(budgets, 'reserve');
+    const pace = pacing(slots, rate);
     return (log: Log = {}, signal = ALWAYS) =>
       pace({ endpoint: BOT, holders: { user: 'u1', address: 'a1' }, signal, log }).start();
   };
@@ -265,6 +269,7 @@ describe('the pacing of a message', () => {
       options: { retryAfter, headers: { ...headers, RateLimit: `"endpoint";${rateLimit}` } },
     } satisfies Record<keyof Pick<Problem, 'code' | 'options'>, unknown>);
     expect(log.slotWait?.outcome).toBe('refused');
+    expect(asked).toHaveBeenLastCalledWith({ endpoint: BOT, holders: ['u1', 'a1'], maxWaitMs: 0 });
   });
 
   test('knows its wait for the log already at the moment when the client leaves', async () => {
@@ -389,7 +394,8 @@ describe('resumptions', () => {
       ...begin().budgets,
       async start(_bot, ticket) {
         calls.push(`start ${ticket}`);
-        return 0;
+        // Longer than a message may wait.
+        return calls.length === 2 ? 120_000 : 0;
       },
       sent: async (_bot, ticket) => void calls.push(`sent ${ticket}`),
       pause: async (_bot, ms) => void calls.push(`pause ${ms}`),
@@ -397,14 +403,18 @@ describe('resumptions', () => {
     const slot = await turn(budgets)('ann');
     await pass(20);
     await slot.renewSlot();
-    await slot.takeExtraSlot();
+    await within(120_001, slot.takeExtraSlot());
     await pass(20);
     await slot.renewSlot();
     await pass(20);
     slot.sent();
     await slot.refused(86_400_000);
     const t = '1 resumption ';
-    expect(calls).toEqual([`start ${t}`, ...[`start ${t}+`, `start ${t}+`, `sent ${t}+`], 'pause 60000']);
+    expect(calls).toEqual([
+      ...['', '+', '+', '+'].map((more) => `start ${t}${more}`),
+      `sent ${t}+`,
+      'pause 60000',
+    ]);
   });
 });
 
