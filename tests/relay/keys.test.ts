@@ -2,7 +2,11 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { keyRing, REFUSED_FOR_MS } from '../../src/relay/upstream/key-ring.ts';
+import { keyRings } from '../../src/relay/upstream/key-rings.ts';
+import { maskKeys } from '../../src/relay/upstream/upstream-request.ts';
+import { secret } from '../../src/secret.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { until } from '../harness/clock/until.ts';
@@ -141,12 +145,10 @@ describe('a key that was refused', () => {
   test('is tried again when all other keys are refused too, and is then the first again', async () => {
     const answers: Answers = { [A]: refusal(401), [B]: refusal(401) };
     await start(answers);
-    expect([(await send()).status, (await send()).status]).toEqual([502, 502]);
+    expect((await send()).status).toBe(502);
     delete answers[A];
-    expect((await send()).status).toBe(200);
-    const before = tried().length;
-    expect((await send()).status).toBe(200);
-    expect(tried(before)).toEqual([A]);
+    for (let n = 0; n < 2; n += 1) expect((await send()).status).toBe(200);
+    expect(tried()).toEqual([A, B, A, A]);
   });
 
   test('is not tried again by a message whose next key gets 429, which gives up in time', async () => {
@@ -161,8 +163,6 @@ describe('a key that was refused', () => {
     expect([first, ...new Set(others)]).toEqual([A, B]);
   });
 
-  const ONE_SLOT = { RATE_LIMIT: '1', RATE_WINDOW_MS: '1500' };
-
   test('takes a slot of the budget, since its request reaches the service', async () => {
     const environment = { RATE_LIMIT: '4', RATE_WINDOW_MS: '600000', RATE_MAX_WAIT_MS: '0' };
     await start({ [A]: refusal(401) }, { environment });
@@ -172,11 +172,12 @@ describe('a key that was refused', () => {
   });
 
   test('does not lose its message, which waits for another slot, even if RATE_MAX_WAIT_MS is 0', async () => {
-    await start({ [A]: refusal(401) }, { environment: { ...ONE_SLOT, RATE_MAX_WAIT_MS: '0' } });
+    const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '500', RATE_MAX_WAIT_MS: '0' };
+    await start({ [A]: refusal(401) }, { environment });
     const asked = jest.spyOn(pair.relay.budgets, 'start');
     const from = performance.now();
     expect((await send()).status).toBe(200);
-    expect(performance.now() - from).toBeGreaterThanOrEqual(1_500);
+    expect(performance.now() - from).toBeGreaterThanOrEqual(500);
     expect(tried()).toEqual([A, B]);
     // On a busy machine much of the window may be over when the refusal comes.
     const extra = asked.mock.calls.findIndex(([, ticket]) => ticket.endsWith('+'));
@@ -188,41 +189,35 @@ describe('a key that was refused', () => {
   });
 
   test('is not followed by another if the client leaves during that wait', async () => {
-    await start({ [A]: refusal(401) }, { environment: { ...ONE_SLOT, RATE_MAX_WAIT_MS: '15000' } });
+    const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '600000', RATE_MAX_WAIT_MS: '600000' };
+    await start({ [A]: refusal(401) }, { environment });
     const client = pair.ask();
-    await until(() => tried().length === 1);
+    await until(() => rejected().length === 1);
     client.socket.destroy();
     const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot === 'acme/helper');
     expect(line).toMatchObject({ status: 499 });
-    // The next message gets the slot that was given back.
-    expect((await send()).status).toBe(200);
-    expect(tried()).toEqual([A, B]);
+    await until(() => pair.relay.open.count() === 0);
+    expect(tried()).toEqual([A]);
   });
 });
 
 const keysAndIds = () =>
   pair.upstream.requests.map(({ all }) => [all('x-api-key'), all('last-event-id')].flat());
 
-describe.each([401, 403])('a stream whose resumption is answered %i', (status) => {
-  test('goes on with the next key, in the same attempt, and later messages begin with that key', async () => {
-    await start({ [A]: refusal(status) }, { resumed: true });
-    expect((await send()).text).toBe(BEGUN + DONE);
-    const first = [[A], [A, '7'], [B, '7']];
-    expect(keysAndIds()).toEqual(first);
-    const line = await pair.relay.logLine(({ msg, bot }) => msg === 'request' && bot === 'acme/helper');
-    const { requestId } = line;
-    expect(line).toMatchObject({ outcome: 'ok', resumptions: 1 });
-    expect(logged('stream resumption')).toMatchObject([{ requestId, attempt: 1, outcome: 'resumed' }]);
-    expect(logged('upstream key rejected')).toMatchObject([
-      { requestId, level: 'warn', keyFingerprint: fingerprint(A) },
-    ]);
-    const accepted = logged('upstream key accepted').map(({ keyFingerprint }) => keyFingerprint);
-    expect(accepted).toEqual([A, B].map(fingerprint));
-    expect((await send()).text).toBe(BEGUN + DONE);
-    expect(keysAndIds()).toEqual([...first, [B], [B, '7']]);
-  });
+test('a stream whose resumption is refused goes on with the next key, in the same attempt, and later messages begin with it', async () => {
+  await start({ [A]: refusal(403) }, { resumed: true });
+  expect((await send()).text).toBe(BEGUN + DONE);
+  const first = [[A], [A, '7'], [B, '7']];
+  expect(keysAndIds()).toEqual(first);
+  expect(logged('stream resumption')).toMatchObject([{ attempt: 1, outcome: 'resumed' }]);
+  expect(rejected()).toEqual([fingerprint(A)]);
+  expect((await send()).text).toBe(BEGUN + DONE);
+  expect(keysAndIds()).toEqual([...first, [B], [B, '7']]);
+});
 
-  test('ends truthfully if every key is refused, each after one try', async () => {
+test.each([401, 403])(
+  'a stream whose resumption is answered %i to every key, each tried once, ends truthfully',
+  async (status) => {
     await start({ [A]: refusal(status), [B]: refusal(status) }, { resumed: true });
     const { text } = await send();
     expect(text.slice(0, BEGUN.length)).toBe(BEGUN);
@@ -233,8 +228,8 @@ describe.each([401, 403])('a stream whose resumption is answered %i', (status) =
     ]);
     expect(rejected()).toHaveLength(status === 401 ? 2 : 0);
     expect(pair.relay.held.bytes()).toBe(0);
-  });
-});
+  },
+);
 
 test('each key that is tried for a resumption takes a slot of the budget', async () => {
   const environment = { RATE_LIMIT: '3', RATE_WINDOW_MS: '600000', RATE_MAX_WAIT_MS: '0' };
@@ -266,4 +261,198 @@ test('a stream is resumed with the keys of now, if they were replaced since it b
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+describe('own keys', () => {
+  const pathOf = (bot: string) => `/generic/ns/acme/bot-provider/${bot}/message/sse`;
+
+  let folder: string;
+  let pair: RelayAndUpstream;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'bot-relay-own-'));
+  });
+  afterEach(async () => {
+    await pair.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  const OWN = {
+    'acme/own': { keys: [CANARY.secondKey], rateLimit: 3 },
+    'acme/limited': { rateLimit: 1 },
+  };
+
+  /** Starts a relay with the bots file `own`, and an upstream that answers with `answer`. */
+  async function start(own: object, environment = {}, answer: string | Buffer = wholeStream('data: a\n\n')) {
+    writeFileSync(join(folder, 'bots.json'), JSON.stringify(own));
+    pair = await startRelayAndUpstream((socket) => void socket.write(answer), {
+      BOTS: 'acme/*',
+      BOTS_FILE: join(folder, 'bots.json'),
+      RATE_WINDOW_MS: '600000',
+      RATE_MAX_WAIT_MS: '0',
+      ...environment,
+    });
+  }
+
+  async function ask(bot: string) {
+    const response = await pair.relay.send(pair.cookie, { path: pathOf(bot) });
+    return { status: response.status, headers: response.headers, text: await response.text() };
+  }
+
+  describe('a bot with its own keys', () => {
+    test('uses only those; other bots use the common keys', async () => {
+      await start(OWN);
+      for (const bot of ['own', 'helper', 'limited']) expect((await ask(bot)).status).toBe(200);
+      expect(pair.upstream.requests.map(({ all }) => all('x-api-key'))).toEqual([
+        [CANARY.secondKey],
+        [CANARY.key],
+        [CANARY.key],
+      ]);
+    });
+
+    test('does not fall back to the common keys', async () => {
+      await start(OWN, {}, plainAnswer('401 No', []));
+      expect(errorEventIn((await ask('own')).text)).toMatchObject({
+        code: 'upstream_key_rejected',
+        status: 502,
+      });
+      expect(pair.upstream.requests.map(({ all }) => all('x-api-key'))).toEqual([[CANARY.secondKey]]);
+    });
+
+    test('shows neither its keys nor those of others in a refusal of the service', async () => {
+      const body = JSON.stringify({ message: `${CANARY.secondKey} is not ${CANARY.key}` });
+      await start(OWN, {}, plainAnswer('400 No', ['Content-Type: application/json'], body));
+      for (const bot of ['own', 'helper']) {
+        const { text } = await ask(bot);
+        expectNoCanary(text);
+        expect(errorEventIn(text).upstream).toEqual({ message: '[secret] is not [secret]' });
+      }
+    });
+  });
+
+  test("a bot's own rate limit is kept and told to clients; other bots have the common limit", async () => {
+    await start(OWN, { RATE_LIMIT: '2' });
+    const statuses: Record<string, number[]> = {};
+    for (const bot of ['own', 'limited', 'helper']) {
+      statuses[bot] = [];
+      for (let n = 0; n < 4; n++) statuses[bot].push((await ask(bot)).status);
+    }
+    expect(statuses).toEqual({
+      own: [200, 200, 200, 429],
+      limited: [200, 429, 429, 429],
+      helper: [200, 200, 429, 429],
+    });
+    const told = async (bot: string) => (await ask(bot)).headers.get('ratelimit-policy');
+    expect(await told('own')).toBe('"endpoint";q=3;w=600');
+    expect(await told('limited')).toBe('"endpoint";q=1;w=600');
+    expect(await told('helper')).toBe('"endpoint";q=2;w=600');
+  });
+});
+
+describe('the order of keys', () => {
+  const [a, b, c] = [secret('key-a'), secret('key-b'), secret('key-c')];
+
+  let now: number;
+  beforeEach(() => {
+    now = 1_000;
+  });
+  const clock = () => now;
+  const ringWith = (...keys: (typeof a)[]) => keyRing({ name: 'acme/helper', keys, now: clock });
+
+  describe('a key ring', () => {
+    test('puts a refused key at its configured position again after a while, for one message at a time', () => {
+      const ring = ringWith(a, b);
+      ring.refused(a);
+      now += REFUSED_FOR_MS - 1;
+      expect(ring.order()).toEqual([b, a]);
+      now += 1;
+      expect(ring.order()).toEqual([a, b]);
+      // Other messages do not wait for the result.
+      expect(ring.order()).toEqual([b, a]);
+      now += REFUSED_FOR_MS;
+      expect(ring.order()).toEqual([a, b]);
+      ring.refused(a);
+      now += REFUSED_FOR_MS - 1;
+      expect(ring.order()).toEqual([b, a]);
+    });
+
+    test('keeps the try of a key after one that works for later', () => {
+      const ring = ringWith(a, b);
+      ring.refused(b);
+      now += REFUSED_FOR_MS;
+      expect(ring.order()).toEqual([a, b]);
+      ring.refused(a);
+      // Key b is tried at once, since its try was not used.
+      expect(ring.order()).toEqual([a, b]);
+    });
+
+    test('takes over the states of keys that stay, and tries a new key at once', () => {
+      const before = ringWith(a, b);
+      before.refused(a);
+      const after = keyRing({
+        name: 'acme/helper',
+        keys: [c, secret('key-a'), b],
+        before: before.states,
+        now: clock,
+      });
+      expect(after.order().map(({ fingerprint }) => fingerprint)).toEqual(
+        [c, b, a].map(({ fingerprint }) => fingerprint),
+      );
+      // A message that uses the previous ring still counts.
+      before.worked(a);
+      expect(after.order()[1]?.fingerprint).toBe(a.fingerprint);
+    });
+  });
+
+  describe('the rings of all bots', () => {
+    const own = { 'acme/own': { keys: [b] }, '*/echo': { keys: [c] }, 'other/slow': { rateLimit: 1 } };
+    const make = () =>
+      keyRings({ settings: { apiKeys: [a], own }, bots: ['acme/*', 'acme/exact', 'other/*'], now: clock });
+
+    test.each([
+      ['acme/exact', 'acme/exact', a],
+      ['acme/some', 'acme/*', a],
+      ['acme/own', 'acme/own', b],
+      ['acme/echo', '*/echo', c],
+      ['other/echo', '*/echo', c],
+      ['other/slow', 'other/slow', a],
+    ])('%s has the ring %s', (bot, name, key) => {
+      const ring = make().ringOf(bot);
+      expect(ring.name).toBe(name);
+      expect(ring.order()).toEqual([key]);
+    });
+
+    test('have separate states, since a key may work for one bot and not for another', () => {
+      const rings = keyRings({
+        settings: { apiKeys: [a, b], own: {} },
+        bots: ['x/one', 'x/two'],
+        now: clock,
+      });
+      rings.ringOf('x/one').refused(a);
+      expect(rings.ringOf('x/one').order()).toEqual([b, a]);
+      expect(rings.ringOf('x/two').order()).toEqual([a, b]);
+    });
+
+    test('use new settings at once, but a message keeps the ring that it began with', () => {
+      const rings = make();
+      const begun = rings.ringOf('acme/own');
+      rings.use({ apiKeys: [c, a], own: { 'acme/own': { keys: [c, b] } } });
+      expect(begun.order()).toEqual([b]);
+      expect(rings.ringOf('acme/own').order()).toEqual([c, b]);
+      expect(rings.ringOf('acme/echo')).toMatchObject({ name: 'acme/*', keys: [c, a] });
+      expect(rings.all()).toHaveLength(4);
+      begun.refused(b);
+      rings.ringOf('acme/own').worked(c);
+      expect(rings.ringOf('acme/own').order()).toEqual([c, b]);
+      rings.use({ apiKeys: [a], own: { 'acme/own': { keys: [b, c] } } });
+      expect(rings.ringOf('acme/own').order()).toEqual([c, b]);
+    });
+  });
+
+  test('keys are masked, the longer first, also if they are the whole text', () => {
+    const mask = maskKeys(['key', 'longer-key', 'key-2'].map(secret));
+    expect(['key', 'a longer-key-2', 'key-2', 'ke', ''].map(mask)).toEqual([
+      ...['[secret]', 'a [secret]-2', '[secret]', 'ke', ''],
+    ]);
+    expect(maskKeys([])('text')).toBe('text');
+  });
 });
