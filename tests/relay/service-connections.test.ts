@@ -177,7 +177,10 @@ describe('an idle connection', () => {
 describe('idle connections that the service closes early', () => {
   beforeEach(() => stopClock());
   /** Lets the service close its first connection after `ms`, and waits until the relay has seen that. */
-  async function closedAfter(ms: number, close = (socket: Socket) => void socket.destroy()): Promise<void> {
+  async function closedAfter(
+    ms: number,
+    close: (socket: Socket) => void = (socket) => socket.destroy(),
+  ): Promise<void> {
     await sendAndRead();
     pass(ms);
     close(service.sockets[0] as Socket);
