@@ -231,7 +231,7 @@ const PARTS = [
 const attack = fc.oneof(
   fc.array(fc.constantFrom(...PARTS), { maxLength: 8 }).map((parts) => parts.join('')),
   fc.array(fc.constantFrom(...PARTS), { maxLength: 6 }).map((parts) => `/${parts.join('')}`),
-  fc.string({ unit: 'binary' }).map((text) => `/${text}`),
+  fc.oneof(fc.string({ unit: 'binary-ascii' }), fc.string({ unit: 'grapheme' })).map((text) => `/${text}`),
 );
 const words = (characters: string) => fc.string({ unit: fc.constantFrom(...characters), maxLength: 12 });
 /** Paths of applications: any words, encoded; their queries and fragments may hold whatever is visible. */
