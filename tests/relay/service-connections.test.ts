@@ -177,14 +177,17 @@ describe('an idle connection', () => {
 describe('idle connections that the service closes early', () => {
   beforeEach(() => stopClock());
   /** Lets the service close its first connection after `ms`, and waits until the relay has seen that. */
-  async function closedAfter(ms: number, close = (socket: Socket) => void socket.destroy()): Promise<void> {
+  async function closedAfter(
+    ms: number,
+    close: (socket: Socket) => unknown = (socket) => socket.destroy(),
+  ): Promise<void> {
     await sendAndRead();
     pass(ms);
     close(service.sockets[0] as Socket);
     await until(() => ends[0]?.closed === true);
   }
 
-  test.each<[string, (socket: Socket) => void]>([
+  test.each<[string, (socket: Socket) => unknown]>([
     ['ends', (socket) => void socket.end()],
     ['resets', (socket) => void socket.resetAndDestroy()],
     [
