@@ -8,6 +8,7 @@ import fc from 'fast-check';
 import { Problem } from '../../src/errors.ts';
 import type { CarriedStream } from '../../src/http/locals.ts';
 import { carryStream } from '../../src/relay/message/carry-stream.ts';
+import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { responseSink } from '../../src/relay/message/response-sink.ts';
 import { streamWriter } from '../../src/relay/message/stream-writer.ts';
 import type { AnswerReader } from '../../src/relay/upstream/answer-arrival.ts';
@@ -16,7 +17,6 @@ import { dechunk, type RawClient, rawClient } from '../harness/clients/raw-clien
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
-import { UNHEALED } from '../harness/relay/unhealed.ts';
 import { inPieces, splits, streams } from '../harness/service/event-streams.ts';
 import {
   CLOSE_DELIMITED_HEAD,
@@ -315,13 +315,17 @@ async function carry({
   let beat = () => {};
   const stream: CarriedStream = { bytes: 0 };
   const over = carryStream({
-    ...UNHEALED,
     answer: {
       ...answer,
       read(next) {
         reader = next;
         answer.read(next);
       },
+    },
+    holding: { maxBytes: 65_536, held: heldBytes(1 << 20), onUnheld() {} },
+    ...{ channel: undefined, lastEventId: undefined, healer: undefined, endEvents: true },
+    onFault(error) {
+      throw error;
     },
     ...{ res, identity: IDENTITY, stream, log: res.locals, signal: stop.signal, stalledMs },
     heartbeats: {
