@@ -525,14 +525,9 @@ describe('the replacing of ids', () => {
         );
     });
 
-    test.each([
-      ['\n', 0],
-      ['\r', 0],
-      ['\r\n', 0],
-      ['', 65],
-    ])('is never held back at the end of a line: before %j, %i bytes are', (end, held) => {
-      const text = `data: "${UPSTREAM}${end}`;
-      expect(replaced([Buffer.from(text)])).toEqual({ text, held });
+    test('is never held back at the end of a line', () => {
+      for (const end of ['\n', '\r', '\r\n', ''])
+        expect(replaced([Buffer.from(`data: "${UPSTREAM}${end}`)]).held).toBe(end === '' ? 65 : 0);
     });
 
     test('and a backslash before it counts no more after the end of a stream', () => {
