@@ -28,10 +28,12 @@ interface CheckedOperations extends CheckedDeployment {
   readonly problems: readonly Row[];
 }
 
-type Setup = Deployment & { readonly more?: Record<string, string> };
-
 /** Checks a deployment as two users, with every group but sandboxes. Throws if the check sends more than it announced. */
-async function checkOperations({ args = AS_BOTH, more, ...setup }: Setup = {}): Promise<CheckedOperations> {
+async function checkOperations({
+  args = AS_BOTH,
+  more,
+  ...setup
+}: Deployment = {}): Promise<CheckedOperations> {
   const environment = { RESUME_UPSTREAM: 'off', OPERATIONS: 'message,chat,files,metadata', ...more };
   const checked = await checkDeployment({ args, more: environment, ...setup });
   const announced = Number(/^Sending up to (\d+) message/.exec(checked.progress)?.[1] ?? 0);
@@ -74,7 +76,7 @@ function add(of: string, more: readonly Case[]): void {
   cases.push(...more.map(([what, run]): Case => [`${of} ${what}`, run]));
 }
 /** A case whose check finds exactly these problems, each as `operation: says`. */
-const finds = (what: string, setup: Setup, ...problems: RegExp[]): Case => [
+const finds = (what: string, setup: Deployment, ...problems: RegExp[]): Case => [
   what,
   async () => {
     const checked = await checkOperations(setup);
@@ -331,7 +333,7 @@ add('a note is', [
 
 const metadata = 'its metadata: 200 (application/json)';
 const stop = 'its run to stop: 200 (application/json)';
-const gets = (what: string, setup: Setup, ...open: string[]): Case => [
+const gets = (what: string, setup: Deployment, ...open: string[]): Case => [
   what,
   async () => {
     const checked = await checkOperations({ text: LONG_TEXT, ...setup });

@@ -12,11 +12,15 @@ export interface Deployment extends FakeLoadBalancerOptions {
   readonly text?: string;
   /** Changes what the bot service gets and answers. */
   readonly alter?: Alter;
-  /** Environment of relay and check; a function gets the address of the load balancer. */
-  readonly more?: Record<string, string> | ((origin: string) => Promise<Record<string, string>>);
+  /** Environment of relay and check. */
+  readonly more?: Record<string, string>;
   /** Environment of the relay, and of the check, alone. */
   readonly ofRelay?: Record<string, string>;
   readonly ofCheck?: Record<string, string>;
+  /** Makes environments that depend on the address of the load balancer. */
+  readonly environments?: (origin: string) => Promise<Pick<Deployment, 'more' | 'ofRelay' | 'ofCheck'>>;
+  /** Called before the check. */
+  readonly before?: (relay: TestRelay) => Promise<unknown>;
 }
 
 export interface CheckedDeployment extends Checked {
@@ -29,16 +33,17 @@ export interface CheckedDeployment extends Checked {
 
 /** Starts a deployment, runs the check through its load balancer, and closes all. */
 export async function checkDeployment(setup: Deployment = {}): Promise<CheckedDeployment> {
-  const { args = ['--user', USER.name], text = 'Hi', alter, more = {}, ofRelay, ofCheck, ...options } = setup;
+  const { args = ['--user', USER.name], text = 'Hi', alter } = setup;
   const speed = { wordMs: 40, silenceMs: 800 };
   const demo = await startBotService({ keys: [CANARY.key], limit: 1_000, speed });
   const service = await startAlteringService(demo.url, alter);
-  const front = await startFakeLoadBalancer(options);
-  const own = typeof more === 'function' ? await more(front.url) : more;
-  const environment = { BOTS: 'demo/echo', PUBLIC_URL: front.url, ...own };
+  const front = await startFakeLoadBalancer(setup);
+  const { more, ofRelay, ofCheck } = { ...setup, ...(await setup.environments?.(front.url)) };
+  const environment = { BOTS: 'demo/echo', PUBLIC_URL: front.url, ...more };
   const relay = await startRelay(service.url, { ...environment, ...ofRelay });
   front.forwardTo(relay.port);
   try {
+    await setup.before?.(relay);
     const passwords = { CHECK_PASSWORD: CANARY.password, CHECK_OTHER_PASSWORD: CANARY.password };
     const checked = await runCheck(
       ['--through', front.url, '--text', text, ...args],
