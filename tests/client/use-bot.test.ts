@@ -595,7 +595,6 @@ function documentCases(chromium: Chromium): void {
         }
       },
     ]),
-    2,
   );
 }
 
