@@ -11,7 +11,7 @@ import { openMessages } from '../relay/message/open-messages.ts';
 import { botServices } from '../routes/bot-services.ts';
 import type { Stores } from '../routes/dependencies.ts';
 import { sharedSteps } from '../routes/shared-steps.ts';
-import type { RunStore } from '../runs/run-store.ts';
+import type { RunLeases, RunStore } from '../runs/run-store.ts';
 import { Runs, type RunsOptions } from '../runs/runs.ts';
 import type { Redis } from '../storage/redis.ts';
 import type { Metrics } from '../watch/metrics.ts';
@@ -44,6 +44,8 @@ export interface InstanceOptions extends Pick<LiveBotsOptions, 'pollEveryMs'> {
   readonly droppedLogLines?: () => number;
   /** Users instead of those of the users file. */
   readonly users?: Users;
+  /** Replaces some of the times of runs in Redis. */
+  readonly leases?: Partial<RunLeases>;
   /** Returns the handler for a port that cannot be opened; `name` is its variable. By default `startInstance` throws. */
   readonly cannotListen?: (name: PortName) => (error: NodeJS.ErrnoException) => never;
 }
@@ -56,7 +58,7 @@ export type Instance = Awaited<ReturnType<typeof startInstance>>;
  * @throws ConfigError if the users file, or the data of the embedded bot service, cannot be used
  */
 export async function startInstance(options: InstanceOptions) {
-  const { config, logger, users, pollEveryMs, cannotListen = () => rethrow } = options;
+  const { config, logger, users, pollEveryMs, leases = {}, cannotListen = () => rethrow } = options;
   const signIn = await signInOf(config, logger, users);
   const demo = config.demo
     ? await (await import('./demo.ts')).startDemo(config, { logger, cannotListen })
@@ -73,7 +75,7 @@ export async function startInstance(options: InstanceOptions) {
     observeReload: observe.reload,
   });
   const rate = { ...config.rate, limitOf: bots.limitOf };
-  const runLimits = runLimitsOf(config);
+  const runLimits = runLimitsOf(config, leases);
   const opened = await openStores({ redis, logger, rate, session: config.session, runs: runLimits });
   const stores = metrics ? observedStores(opened, metrics) : opened;
   const { sessions, counts, attempts } = stores;
@@ -109,9 +111,9 @@ export async function startInstance(options: InstanceOptions) {
 }
 
 /** How long runs may take, and how long and how much of them is kept. */
-function runLimitsOf({ join, rate, upstream }: Config) {
+function runLimitsOf({ join, rate, upstream }: Config, leases: Partial<RunLeases>) {
   const maxWaitMs = rate.windowMs + rate.maxWaitMs + WAIT_MARGIN_MS;
-  return { ...join, maxWaitMs, maxExecutionMs: upstream.maxExecutionMs };
+  return { ...join, leases, maxWaitMs, maxExecutionMs: upstream.maxExecutionMs };
 }
 
 /** The runs of this instance. */

@@ -11,7 +11,7 @@ import { redisStreamLeases } from '../pace/redis-stream-leases.ts';
 import type { PacedRate } from '../pace/slot-waits.ts';
 import type { Stores } from '../routes/dependencies.ts';
 import { redisRunStore } from '../runs/redis-run-store.ts';
-import type { RunTimes } from '../runs/run-store.ts';
+import type { RunLeases, RunTimes } from '../runs/run-store.ts';
 import type { Secret } from '../secret.ts';
 import type { Redis } from '../storage/redis.ts';
 
@@ -21,7 +21,7 @@ export interface RedisStoresOptions {
   readonly rate: PacedRate;
   /** The secrets that seal sessions and runs, of which the first seals and all open; and how long a session can live. */
   readonly session: { readonly secrets: readonly Secret[]; readonly absoluteMs: number };
-  readonly runs: RunTimes & { readonly maxBytes: number };
+  readonly runs: RunTimes & { readonly maxBytes: number; readonly leases: Partial<RunLeases> };
 }
 
 /** The purposes for which the keys that seal sessions and runs are derived. */
@@ -45,6 +45,7 @@ export function redisStores(redis: Redis, { logger, rate, session, runs }: Redis
     runStore: redisRunStore(redis, scopedSealer(session.secrets, RUN_SEAL_PURPOSE), {
       times: runs,
       maxBytes: runs.maxBytes,
+      leases: runs.leases,
     }),
   };
 }

@@ -9,7 +9,7 @@ import { connected, describeWithRedis } from '../harness/redis/redis.ts';
 import { endOf, type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
 import type { TestRelay } from '../harness/relay/relay.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
-import { complete, sentRun } from '../harness/runs/carried-run.ts';
+import { end, sentRun } from '../harness/runs/carried-run.ts';
 import { TIMES } from '../harness/runs/run-stores.ts';
 import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
@@ -70,7 +70,7 @@ async function fill(): Promise<number> {
         const bytes = Buffer.from(JSON.stringify(value));
         const place = { bot: 'acme/helper', channel: value.text, user: 'ada' };
         const run = await sentRun(store, runName({ ...place, query: '', headers: {}, value, bytes }));
-        await complete(run);
+        await end(run);
       }),
     );
   }

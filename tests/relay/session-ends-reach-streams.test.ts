@@ -120,16 +120,6 @@ function sessionEnds(shared: boolean, count: number): void {
     clearInterval(delivering);
   });
 
-  test('the idle limit ends the silent streams of a session', async () => {
-    const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
-    const cookie = await relayAt(0).signIn();
-    const streams = [await open(0, cookie), await open(LAST, cookie)];
-    advancedMs = LIMIT_MS;
-    await expireIn(redis, cookie);
-    await expectOver(streams);
-    expect(await isLive(0, cookie)).toBe(false);
-  });
-
   test('a stream that carries data keeps its session alive, and with it the silent streams', async () => {
     const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
     const cookie = await relayAt(0).signIn();

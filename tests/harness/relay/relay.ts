@@ -3,6 +3,7 @@ import type { SessionLimits } from '../../../src/authenticate/sessions/session.t
 import { loadConfig } from '../../../src/config/config.ts';
 import { createLogger } from '../../../src/logger.ts';
 import { type Instance, startInstance } from '../../../src/process/instance.ts';
+import type { RunLeases } from '../../../src/runs/run-store.ts';
 import { sleep } from '../clock/sleep.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { scanAnswers } from './scan-answers.ts';
@@ -55,6 +56,7 @@ export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
 export interface TestLimits extends Partial<SessionLimits> {
   /** Long by default, so that a busy machine is not taken for a slow Redis. */
   readonly commandTimeoutMs?: number;
+  readonly leases?: Partial<RunLeases>;
 }
 
 /**
@@ -64,7 +66,7 @@ export interface TestLimits extends Partial<SessionLimits> {
 export async function startRelay(
   upstreamUrl: string | URL,
   environment: Record<string, string> = {},
-  { commandTimeoutMs = 20_000, ...sessionLimits }: TestLimits = {},
+  { commandTimeoutMs = 20_000, leases = {}, ...sessionLimits }: TestLimits = {},
 ): Promise<TestRelay> {
   const loaded = loadConfig({
     PORT: '0',
@@ -99,6 +101,7 @@ export async function startRelay(
     logger,
     users: usersOf(() => HASHES, passwordHash),
     pollEveryMs: 50,
+    leases,
   });
   port = instance.port;
   const { redis } = instance.parts;

@@ -1,16 +1,30 @@
-import type { Run } from '../../../src/runs/run.ts';
+import { randomUUID } from 'node:crypto';
+import type { Problem } from '../../../src/errors.ts';
+import { CLIENT_LEFT } from '../../../src/http/client-connection.ts';
+import { heldBytes } from '../../../src/relay/message/held-bytes.ts';
+import type { StreamSink, StreamSource } from '../../../src/relay/message/response-sink.ts';
+import { Run, type RunOptions } from '../../../src/runs/run.ts';
 import type { RunName } from '../../../src/runs/run-name.ts';
-import type { Confirmed, RunStore } from '../../../src/runs/run-store.ts';
+import type { Confirmation, Confirmed, RunStore } from '../../../src/runs/run-store.ts';
 import { until } from '../clock/until.ts';
-import { type RecordingSink, readerOf } from './recording-sink.ts';
-import { runOf } from './run-stores.ts';
+
+/** A name; each part can be replaced. */
+export function nameOf(key: string, changes: Partial<RunName> = {}): RunName {
+  return { conversation: 'c', message: `message-of-${key}`, key, outlivesRun: true, ...changes };
+}
+
+/** A run with this name. */
+export function runOf(name: RunName, changes: Partial<RunOptions> = {}): Run {
+  return new Run({
+    ...{ id: randomUUID(), name, requestId: `request-of-${name.key}`, conversation: name.conversation },
+    ...{ waitsSince: performance.now(), graceMs: 60_000, maxBytes: 1 << 20, bound: heldBytes(1 << 26) },
+    ...{ onEnd() {}, onGrace() {} },
+    ...changes,
+  });
+}
 
 /** A run that has claimed its name in `store`, which carries it. */
-export async function claimedRun(
-  store: RunStore,
-  name: RunName,
-  changes?: Parameters<typeof runOf>[1],
-): Promise<Run> {
+export async function claimedRun(store: RunStore, name: RunName, changes?: Partial<RunOptions>) {
   const run = runOf(name, changes);
   const { state } = await store.claim(name, run);
   if (state !== 'claimed') throw new Error(`the name is ${state}`);
@@ -18,9 +32,9 @@ export async function claimedRun(
   return run;
 }
 
-export function confirm(store: RunStore, run: Run): Promise<Confirmed> {
+export function confirm(store: RunStore, run: Run, changes?: Partial<Confirmation>): Promise<Confirmed> {
   const { id, name, conversation, waitsSince } = run;
-  return store.confirm({ id, name, conversation, waitsSince });
+  return store.confirm({ id, name, conversation, waitsSince, ...changes });
 }
 
 /** A run that was sent. */
@@ -45,31 +59,99 @@ export function say(run: Run, text: string): void {
   run.stream.write(Buffer.from(text), !text.endsWith('\n\n'));
 }
 
-/** Ends the run as complete. */
-export function complete(run: Run): Promise<void> {
-  run.stream.complete();
-  run.end();
+/** Ends the run, as complete or with a failure; resolves when that is stored. */
+export function end(run: Run, failure?: unknown): Promise<void> {
+  if (failure === undefined) run.stream.complete();
+  run.end(failure);
   return run.stored;
+}
+
+/** A client of a run, and what it has got. */
+export class RecordingSink implements StreamSink {
+  text = '';
+  /** The code of the problem with which it has ended, or `complete`; undefined while it has not. */
+  end: string | undefined;
+  isCut = false;
+  source: StreamSource | undefined;
+  private isHeld = false;
+
+  open(source: StreamSource): void {
+    this.source = source;
+  }
+
+  write(bytes: Buffer): void {
+    this.text += bytes.toString('latin1');
+  }
+
+  isFull(): boolean {
+    return this.isHeld;
+  }
+
+  hasBegun(): boolean {
+    return this.text !== '';
+  }
+
+  complete(): void {
+    this.end = 'complete';
+    this.source?.closed();
+  }
+
+  endEarly(problem: Problem, isCut: boolean): void {
+    this.end = problem.code;
+    this.isCut = isCut;
+    this.source?.closed();
+  }
+
+  /** Takes nothing until `release`. */
+  hold(): void {
+    this.isHeld = true;
+    this.source?.full();
+  }
+
+  release(): void {
+    this.isHeld = false;
+    this.source?.drained();
+  }
+
+  /** Resolves once it has got this. */
+  got(text: string): Promise<void> {
+    return until(() => this.text === text);
+  }
+
+  /** Resolves with how it has ended. */
+  async ended(): Promise<string | undefined> {
+    await until(() => this.end !== undefined);
+    return this.end;
+  }
+}
+
+/** Attaches a client that reads the run from its beginning. */
+export function readerOf(run: Run) {
+  const sink = new RecordingSink();
+  const stop = new AbortController();
+  const reader = run.attach({ stop, bindToSession: () => () => {} });
+  // What it has failed with before its stream began is its end, too.
+  const failed = reader.head().then(
+    () => undefined,
+    (failure: unknown) => failure,
+  );
+  void reader.read(sink, 0);
+  return {
+    sink,
+    failed,
+    leave() {
+      stop.abort(CLIENT_LEFT);
+      reader.leave();
+    },
+  };
 }
 
 /** The same run at another instance, whose store is `store`, with one reader. */
 export function joinedRun(store: RunStore, run: Run) {
-  const { name } = run;
-  if (!name) throw new Error('nobody can join a run without a name');
-  const own = runOf(name);
+  if (!run.name) throw new Error('nobody can join a run without a name');
+  const own = runOf(run.name);
   own.follow(run);
   const reader = readerOf(own);
   void store.follow(own);
   return { own, ...reader };
-}
-
-/** Resolves once a client has got this. */
-export function got(sink: RecordingSink, text: string): Promise<void> {
-  return until(() => sink.text === text);
-}
-
-/** Resolves with how a client's stream has ended. */
-export async function endOf(sink: RecordingSink): Promise<string | undefined> {
-  await until(() => sink.end !== undefined);
-  return sink.end;
 }

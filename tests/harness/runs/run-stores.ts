@@ -1,12 +1,11 @@
-import { randomUUID } from 'node:crypto';
-import { heldBytes } from '../../../src/relay/message/held-bytes.ts';
+import { Problem } from '../../../src/errors.ts';
 import { MemoryRunStore } from '../../../src/runs/memory-run-store.ts';
 import { redisRunStore } from '../../../src/runs/redis-run-store.ts';
-import { Run, type RunOptions } from '../../../src/runs/run.ts';
 import type { RunName } from '../../../src/runs/run-name.ts';
 import type { RunLeases, RunStore, RunTimes } from '../../../src/runs/run-store.ts';
 import type { Redis } from '../../../src/storage/redis.ts';
-import { connected, type RedisServer, startRedis } from '../redis/redis.ts';
+import { until } from '../clock/until.ts';
+import { connected, startRedis } from '../redis/redis.ts';
 import { runSealer } from '../relay/run-sealer.ts';
 
 /** The times of the tests: what must not pass is long, what must is short. */
@@ -20,18 +19,20 @@ export const LEASES: Partial<RunLeases> = {
   ...{ leaseMs: 60_000, renewMs: 20, batchMs: 1, pollMs: 20, followedMs: 2_000, calmMs: 200 },
 };
 
-/** The stores of several instances. */
-export interface RunStores {
-  open(options?: OpenOptions): Promise<RunStore>;
-  close(): Promise<void>;
-}
-
 export interface OpenOptions {
   readonly times?: Partial<RunTimes>;
   readonly leases?: Partial<RunLeases>;
   readonly maxBytes?: number;
-  /** Puts something between the store and Redis. */
-  readonly through?: (redis: Redis) => Redis;
+  /** Lies between the store and Redis. */
+  readonly fault?: FaultyRedis;
+}
+
+/** The stores of several instances. */
+export interface RunStores {
+  open(options?: OpenOptions): Promise<RunStore>;
+  /** Closes all stores, and forgets what they have stored. */
+  reset(): Promise<void>;
+  close(): Promise<void>;
 }
 
 /** In memory there is one instance: all that are opened are the same store. */
@@ -42,67 +43,99 @@ export async function memoryStores(): Promise<RunStores> {
       store ??= new MemoryRunStore({ ...TIMES, ...times });
       return store;
     },
+    async reset() {
+      store = undefined;
+    },
     async close() {},
   };
 }
 
-export interface RedisStores extends RunStores {
-  readonly server: RedisServer;
-  readonly command: RedisServer['command'];
-  /** What is stored of a name: its state, and until when it is leased, by Redis's clock. */
-  stored(name: RunName): Promise<{ readonly state: string | undefined; readonly lease: number }>;
-  /** Ends the lease of a name, as time does. Its instance must not renew it. */
-  lapse(name: RunName): Promise<void>;
-}
+export type RedisStores = Awaited<ReturnType<typeof redisStores>>;
 
 /** A Redis of its own, and stores there. */
-export async function redisStores(...serverOptions: string[]): Promise<RedisStores> {
-  const server = await startRedis(...serverOptions);
-  const opened: { readonly redis: Redis; readonly store: RunStore }[] = [];
-  const fieldsOf = async ({ conversation, key }: RunName) =>
-    String(await server.command('HGET', `bot-relay:{${conversation}}:names`, key)).split(' ');
+export async function redisStores() {
+  const { url, command, stop } = await startRedis();
+  const opened: Redis[] = [];
+  const namesOf = ({ conversation }: RunName) => `bot-relay:{${conversation}}:names`;
+  const fieldsOf = async (name: RunName) => String(await command('HGET', namesOf(name), name.key)).split(' ');
   return {
-    ...{ server, command: server.command },
-    async stored(name) {
+    command,
+    /** What is stored of a name: its state, and until when it is leased, by Redis's clock. */
+    async stored(name: RunName) {
       const [, state, , lease] = await fieldsOf(name);
       return { state, lease: Number(lease) };
     },
-    async lapse(name) {
-      const value = (await fieldsOf(name)).with(3, '1').join(' ');
-      await server.command('HSET', `bot-relay:{${name.conversation}}:names`, name.key, value);
+    /** Ends the lease of a name, as time does. Its instance must not renew it. */
+    async lapse(name: RunName) {
+      await command('HSET', namesOf(name), name.key, (await fieldsOf(name)).with(3, '1').join(' '));
     },
-    async open({ times, leases, maxBytes = 1 << 20, through = (redis: Redis) => redis } = {}) {
-      const redis = await connected(server.url);
-      const store = redisRunStore(through(redis), runSealer, {
+    async open({ times, leases, maxBytes = 1 << 20, fault }: OpenOptions = {}): Promise<RunStore> {
+      const redis = await connected(url);
+      opened.push(redis);
+      return redisRunStore(fault?.through(redis) ?? redis, runSealer, {
         ...{ times: { ...TIMES, ...times }, leases: { ...LEASES, ...leases }, maxBytes },
       });
-      opened.push({ redis, store });
-      return store;
     },
-    async close() {
-      for (const { redis } of opened) redis.close();
-      await server.stop();
+    async reset() {
+      for (const redis of opened.splice(0)) redis.close();
+      await command('FLUSHALL');
     },
+    close: stop,
   };
 }
 
-/** A name; each part can be replaced. */
-export function nameOf(key: string, changes: Partial<RunName> = {}): RunName {
-  return { conversation: 'c', message: `message-of-${key}`, key, outlivesRun: true, ...changes };
-}
+/** Lies between one instance and its Redis, and lets scripts go wrong there. */
+export class FaultyRedis {
+  /** How many scripts were answered, and how many have failed. */
+  answers = 0;
+  failures = 0;
+  private now: 'well' | 'unanswered' | 'away' | 'frozen' = 'well';
+  private running = 0;
+  private thawed = Promise.withResolvers<void>();
 
-/** A run with this name. */
-export function runOf(name: RunName, changes: Partial<RunOptions> = {}): Run {
-  return new Run({
-    ...{ id: randomUUID(), name, requestId: `request-of-${name.key}`, conversation: name.conversation },
-    ...{
-      waitsSince: performance.now(),
-      graceMs: 60_000,
-      maxBytes: 1 << 20,
-      bound: heldBytes(1 << 26),
-      onEnd() {},
-      onGrace() {},
-    },
-    ...changes,
-  });
+  get state() {
+    return this.now;
+  }
+
+  /**
+   * `well`; `unanswered`: scripts are run, and fail all the same; `away`: they fail; `frozen`: they wait, as in a
+   * process that was stopped, until it is `well` again.
+   */
+  set state(to) {
+    this.now = to;
+    this.thawed.resolve();
+    this.thawed = Promise.withResolvers();
+  }
+
+  /** Freezes it. Resolves when nothing more of it is under way. */
+  async freeze(): Promise<void> {
+    this.state = 'frozen';
+    await until(() => this.running === 0);
+  }
+
+  through(redis: Redis): Redis {
+    return {
+      ...redis,
+      script: (lua) => {
+        const run = redis.script(lua);
+        return async (keys, args) => {
+          await this.passes('away');
+          this.running += 1;
+          const answer = await run(keys, args).finally(() => {
+            this.running -= 1;
+          });
+          await this.passes('unanswered');
+          this.answers += 1;
+          return answer;
+        };
+      },
+    };
+  }
+
+  private async passes(fault: 'away' | 'unanswered'): Promise<void> {
+    while (this.now === 'frozen') await this.thawed.promise;
+    if (this.now !== fault) return;
+    this.failures += 1;
+    throw new Problem('session_store_unavailable', 'Redis is away.');
+  }
 }

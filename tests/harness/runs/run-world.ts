@@ -8,17 +8,16 @@ import type { RunName } from '../../../src/runs/run-name.ts';
 import { Runs } from '../../../src/runs/runs.ts';
 import type { Redis } from '../../../src/storage/redis.ts';
 import { runSealer } from '../relay/run-sealer.ts';
-import { type FaultyRedis, faultyRedis } from './faulty-redis.ts';
-import { RecordingSink } from './recording-sink.ts';
-import { LEASES, TIMES } from './run-stores.ts';
+import { RecordingSink } from './carried-run.ts';
+import { FaultyRedis, LEASES, TIMES } from './run-stores.ts';
 
 /** A message that the bot service has taken, and its answer. */
 export interface Send {
   readonly key: string;
   readonly outlivesRun: boolean;
   readonly text: string;
-  /** How often Redis had lost its data before it was confirmed. */
-  readonly losses: number;
+  /** How often Redis had lost its data when it was confirmed; undefined if it lost some meanwhile. */
+  readonly losses: number | undefined;
   hasEnded: boolean;
   isComplete: boolean;
 }
@@ -47,7 +46,7 @@ interface Work {
 
 const EVENTS = 3;
 
-/** Several instances on one Redis, a bot service, and clients. Its methods are what may happen, in any order. */
+/** Several instances on one database of a Redis, a bot service, and clients. Its methods are what may happen, in any order. */
 export class RunWorld {
   readonly sends: Send[] = [];
   readonly clients: Client[] = [];
@@ -111,7 +110,7 @@ export class RunWorld {
   /** Redis loses its data. */
   async lose(): Promise<void> {
     this.losses += 1;
-    await this.redis.onEach((server) => server.flushAll());
+    await this.redis.onEach((server) => server.flushDb());
   }
 
   /** Something comes for a run: it is its turn to be sent, or its answer goes on. Returns whether there is one. */
@@ -135,7 +134,7 @@ export class RunWorld {
   }
 
   private newInstance(): Instance {
-    const fault = faultyRedis();
+    const fault = new FaultyRedis();
     const leases = { ...LEASES, leaseMs: 60, calmMs: 50 };
     const options = { times: TIMES, maxBytes: 65_536, leases };
     const runs = new Runs({
@@ -199,9 +198,11 @@ export class RunWorld {
     if (!run.isElsewhere) run.end(failure);
   }
 
-  /** The service takes a message: nothing must run twice, unless Redis has lost what it knew. */
-  private take({ key, outlivesRun }: RunName, losses: number): Send {
-    const others = this.sends.filter((send) => send.key === key && send.losses === this.losses);
+  /** The service takes a message: nothing must run twice, unless Redis has lost what it knew between the two. */
+  private take({ key, outlivesRun }: RunName, lossesBefore: number): Send {
+    const losses = lossesBefore === this.losses ? lossesBefore : undefined;
+    const isSameTime = (send: Send) => losses !== undefined && send.losses === losses;
+    const others = this.sends.filter((send) => send.key === key && isSameTime(send));
     if (others.some(({ hasEnded }) => outlivesRun || !hasEnded)) this.faults.push(`${key} runs twice`);
     const events = Array.from({ length: EVENTS }, (_, n) => `data: ${this.sends.length}-${n}\n\n`);
     const send = { key, outlivesRun, text: events.join(''), losses, hasEnded: false, isComplete: false };
