@@ -553,6 +553,8 @@ describeInChromium('the methods of the element', () => {
       await first;
       const rows: string[][] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '[]');
       await chat.newChat();
+      // It is not taken for the second press of a double click.
+      dispatchEvent(new KeyboardEvent('keydown'));
       await chat.send('Second');
       if (codes.join() !== 'ada') throw new Error(codes.join());
       return rows[0]?.[3];

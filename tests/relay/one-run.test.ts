@@ -1,20 +1,12 @@
-/// <reference lib="dom" />
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import type { ReadableStream as NodeStream } from 'node:stream/web';
-import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
 import { createParser } from 'eventsource-parser';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import { type FieldClient, fieldClient, type Received } from '../harness/clients/field-client.ts';
 import { holdTimers } from '../harness/clock/hold-timers.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import { startRelay } from '../harness/relay/relay.ts';
@@ -69,11 +61,6 @@ const ROWS: readonly Row[] = [
     what: 'breaks the stream after an id, in the middle of an event with an id',
     breaks: resetAfter(`${INIT}${KEPT}id: 2\ndata: {"ev`),
     isWhole: true,
-  },
-  {
-    what: 'answers 500',
-    breaks: (socket) => void socket.write(plainAnswer('500 No', [])),
-    isWhole: false,
   },
   {
     what: 'answers 503',
@@ -137,16 +124,16 @@ async function startBreakingService({ breaks, silentMs, environment }: Row): Pro
 const RESUMES = 3;
 
 /**
- * Sends a message once and reads its answer with `eventsource-parser`. With `resumes`, it asks for the rest of a stream
- * that broke after an id, as the newest clients do; a status other than 200 is final.
+ * Sends a message once and reads its answer with `eventsource-parser`. It asks for the rest of a stream that broke after
+ * an id, as the newest clients do; a status other than 200 is final.
  */
-async function parserClient(
-  { relay, cookie }: Pick<RelayAndUpstream, 'relay' | 'cookie'>,
-  resumes: boolean,
-): Promise<Pick<Received, 'data' | 'error'>> {
+async function parserClient({
+  relay,
+  cookie,
+}: Pick<RelayAndUpstream, 'relay' | 'cookie'>): Promise<Pick<Received, 'data' | 'error'>> {
   const data: Received['data'] = [];
   let lastId = '';
-  for (let left = resumes ? RESUMES : 0; ; left--) {
+  for (let left = RESUMES; ; left--) {
     const response = await relay.send(cookie, lastId ? { headers: { 'Last-Event-ID': lastId } } : {});
     if (response.status !== 200) return { data, error: response.status };
     const events = (response.body as ReadableStream<Uint8Array<ArrayBuffer>>)
@@ -175,8 +162,7 @@ const CLIENTS: [string, Client][] = [
   ['an old client, which sends again after every error', field('always')],
   ['a client that sends again after every error but a 4xx', field('unless-4xx')],
   ['a client that sends again to resume', field('after-an-id')],
-  ['a reader that never sends again', (service) => parserClient(service, false)],
-  ['a reader that resumes', (service) => parserClient(service, true)],
+  ['a reader that resumes', parserClient],
 ];
 
 /** Expects that a client has had one run of a message, which looks complete only if it is. */
@@ -210,83 +196,6 @@ afterEach(() => void jest.restoreAllMocks());
 testSideBySide(casesOf(OTHERS), 6);
 
 test.each(casesOf(SILENT))('%s', (_title, run) => run());
-
-const chromium = oneChromium({ keepsTabs: true });
-
-/** A browser's own parser can only GET: each GET becomes a message, or a resumption if the browser asks for one. */
-async function sendAsMessage(
-  service: BreakingService,
-  { headers }: IncomingMessage,
-  res: ServerResponse,
-): Promise<void> {
-  const lastEventId = headers['last-event-id'];
-  const answer = await service.relay.send(service.cookie, {
-    headers: { ...(lastEventId !== undefined && { 'Last-Event-ID': String(lastEventId) }) },
-  });
-  res.writeHead(answer.status, { 'Content-Type': answer.headers.get('Content-Type') ?? '' });
-  // A cut of the relay becomes a cut here.
-  await pipeline(Readable.fromWeb(answer.body as NodeStream), res).catch(() => {});
-}
-
-/** All events that the parser hands to the page, until it does not connect again or the run is over. */
-const eventsAt = (page: Page, path: string) =>
-  page.evaluate(
-    (path) =>
-      new Promise<{ eventType: string; n?: number }[]>((resolve) => {
-        const seen: { eventType: string; n?: number }[] = [];
-        const source = new EventSource(path);
-        const take = (event: Event) => {
-          // A connection that is lost is an event `error` without data; the browser then connects again.
-          const { data } = event as MessageEvent<string | undefined>;
-          if (data !== undefined) seen.push(JSON.parse(data));
-          const isOver = /asgard\.run\.(done|error)/.test(data ?? '');
-          if (!isOver && source.readyState !== source.CLOSED) return;
-          source.close();
-          resolve(seen);
-        };
-        source.addEventListener('message', take);
-        source.addEventListener('error', take);
-      }),
-    path,
-  );
-
-/** The services of the rows, by the path of their streams. All streams are of one page. */
-const services = new Map<string, BreakingService>();
-let front: FakeLoadBalancer;
-let page: Page;
-
-const inTheBrowser =
-  (row: Row): Client =>
-  async (service) => {
-    const path = `/stream/${ROWS.indexOf(row)}`;
-    services.set(path, service);
-    return { data: await eventsAt(page, path), error: undefined };
-  };
-
-describeInChromium('the parser of a browser, which connects again by itself,', () => {
-  beforeAll(async () => {
-    front = await startFakeLoadBalancer({
-      answer(req, res) {
-        const service = services.get(req.url ?? '');
-        if (service) void sendAsMessage(service, req, res);
-        else res.writeHead(200, { 'Content-Type': 'text/html' }).end('<!doctype html><title>Page</title>');
-        return true;
-      },
-    });
-    ({ page } = await chromium.open(front.url));
-  });
-  afterAll(() => front.close());
-
-  const browserCases = (rows: readonly Row[]) =>
-    rows.map((row): [string, () => Promise<void>] => [
-      `has one run, which looks complete only if it is, when the service ${row.what}`,
-      () => expectOneRun(inTheBrowser(row), row),
-    ]);
-
-  testSideBySide(browserCases(OTHERS), 5);
-
-  test.each(browserCases(SILENT))('%s', (_title, run) => run());
-});
 
 describe('clients in the field', () => {
   const event = (n: number) => `data: ${JSON.stringify({ eventType: 'asgard.message.delta', n })}\n\n`;

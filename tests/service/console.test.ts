@@ -372,7 +372,8 @@ describe('knowledge', () => {
     expect(unready.split('Set the embedding model of the project')).toHaveLength(3);
     expect(console.documents('demo')).toEqual([]);
     settings.saveModel('demo', 'embedding', EMBEDDING);
-    expect(await administrator.fail(path, filesForm())).toContain('Choose a file.');
+    // So a browser sends a form in which no file was chosen.
+    expect(await administrator.fail(path, filesForm(['', '']))).toContain('Choose a file.');
     const many = Array.from({ length: 1001 }, () => ['', ''] as const);
     expect((await administrator.post(path, filesForm(...many))).status).toBe(400);
     const hostile = [
@@ -390,6 +391,23 @@ describe('knowledge', () => {
     );
     const broken = await administrator.post(path, {}, { 'Content-Type': 'multipart/form-data; boundary=x' });
     expect(broken.status).toBe(400);
+  });
+
+  test('an indexing stops when its file is deleted, and when the console is closed', async () => {
+    const asked: AbortSignal[] = [];
+    const embed = (_texts: readonly string[], _purpose: unknown, signal: AbortSignal) => {
+      asked.push(signal);
+      return new Promise<never>((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason)),
+      );
+    };
+    await start({ embeddingModel: () => ({ model: 'embedder', embed }) });
+    await administrator.submit(path, filesForm(['a.md', 'Text.'], ['b.md', 'Text.']));
+    await until(() => asked.length === 1);
+    await administrator.submit(`${path}/${console.documents('demo')[0]?.id}/delete`);
+    await until(() => asked.length === 2);
+    await console.close();
+    expect(asked.map(({ aborted }) => aborted)).toEqual([true, true]);
   });
 
   test('a provider that fails is told with the file', async () => {
@@ -432,7 +450,7 @@ describe('all pages', () => {
     }
     expect(seen.size).toBeGreaterThan(15);
     for (const [path, body] of seen) {
-      expect([path, body.match(/<script|<img|onerror=alert\(1\)>/g)]).toEqual([path, null]);
+      expect([path, body.match(/<script|<img|onerror=alert\(1\)>|"&#39;|&#34;'/g)]).toEqual([path, null]);
       expect([path, body.includes(PROVIDER_KEY)]).toEqual([path, false]);
       expect([path, body.includes(text)]).toEqual([path, path === `/projects/${id}/keys/${key?.id}`]);
     }
