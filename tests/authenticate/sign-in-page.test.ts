@@ -129,13 +129,22 @@ describe('its link', () => {
     expect((await browser.comeBack(back)).headers.location).toBe(link.endsWith('%2F') ? '/' : returnTo);
   });
 
-  test('keeps the return path if the sign-in fails at its end', async () => {
-    own = await startOidc();
+  test('leads a user who is not allowed to a sign-in as somebody else', async () => {
+    own = await startOidc({
+      environment: { OIDC_SCOPES: 'openid groups', OIDC_REQUIRED_CLAIM: 'groups:chat-users' },
+    });
     const browser = own.browser();
-    const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }));
-    own.provider.isDown = true;
+    const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }), 'mallory');
     const page = await browser.comeBack(back, NAVIGATION);
-    expect([page.status, linkOf(page)]).toEqual([503, ['/auth/login?returnTo=%2Fchat', 'Try again']]);
+    const link = '/auth/login?returnTo=%2Fchat&amp;prompt=login';
+    expect([page.status, linkOf(page)]).toEqual([403, [link, 'Sign in as somebody else']]);
+    expect(page.body).toContain('The identity provider knows you, but your account may not use this.');
+    expect(page.body).not.toMatch(/mallory|claim_/);
+    expect(await lineOf(page, own)).toMatchObject({
+      level: 'info',
+      cause: 'claim_differs',
+      userId: 'mallory',
+    });
   });
 
   test('keeps the return path if there were too many requests, and below the base path', async () => {
@@ -231,7 +240,7 @@ const PARTS = [
 const attack = fc.oneof(
   fc.array(fc.constantFrom(...PARTS), { maxLength: 8 }).map((parts) => parts.join('')),
   fc.array(fc.constantFrom(...PARTS), { maxLength: 6 }).map((parts) => `/${parts.join('')}`),
-  fc.string({ unit: 'binary' }).map((text) => `/${text}`),
+  fc.oneof(fc.string({ unit: 'binary-ascii' }), fc.string({ unit: 'grapheme' })).map((text) => `/${text}`),
 );
 const words = (characters: string) => fc.string({ unit: fc.constantFrom(...characters), maxLength: 12 });
 /** Paths of applications: any words, encoded; their queries and fragments may hold whatever is visible. */

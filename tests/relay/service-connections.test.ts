@@ -179,7 +179,7 @@ describe('idle connections that the service closes early', () => {
   /** Lets the service close its first connection after `ms`, and waits until the relay has seen that. */
   async function closedAfter(
     ms: number,
-    close: (socket: Socket) => void = (socket) => socket.destroy(),
+    close: (socket: Socket) => unknown = (socket) => socket.destroy(),
   ): Promise<void> {
     await sendAndRead();
     pass(ms);
@@ -187,7 +187,7 @@ describe('idle connections that the service closes early', () => {
     await until(() => ends[0]?.closed === true);
   }
 
-  test.each<[string, (socket: Socket) => void]>([
+  test.each<[string, (socket: Socket) => unknown]>([
     ['ends', (socket) => void socket.end()],
     ['resets', (socket) => void socket.resetAndDestroy()],
     [

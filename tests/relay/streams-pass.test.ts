@@ -322,17 +322,17 @@ async function carry({
         answer.read(next);
       },
     },
+    holding: { maxBytes: 65_536, held: heldBytes(1 << 20), onUnheld() {} },
+    ...{ channel: undefined, lastEventId: undefined, healer: undefined, endEvents: true },
+    onFault(error) {
+      throw error;
+    },
     ...{ res, identity: IDENTITY, stream, log: res.locals, signal: stop.signal, stalledMs },
     heartbeats: {
       ...NO_BEATS,
       watch(_silence, call) {
         beat = call;
       },
-    },
-    holding: { maxBytes: 65_536, held: heldBytes(1 << 20), onUnheld() {} },
-    ...{ channel: undefined, lastEventId: undefined, healer: undefined, endEvents: true },
-    onFault(error) {
-      throw error;
     },
   });
   const [socket] = service.sockets as [Socket];

@@ -4,10 +4,16 @@ import type { RawClient } from '../clients/raw-client.ts';
 import { until } from '../clock/until.ts';
 import { type FaultProxy, faultProxy } from '../faults/fault-proxy.ts';
 import { type RedisServer, startRedis } from '../redis/redis.ts';
+import type { RawRequest } from '../service/raw-upstream.ts';
 import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
 
 /** Instances that share a Redis, in front of one bot service. */
 export type JoinInstances = Awaited<ReturnType<typeof startJoinInstances>>;
+
+/** With these, all is stored, told and renewed soon, and a lease ends only by `lapse`. */
+export const SOON: TestLimits = {
+  leases: { leaseMs: 600_000, renewMs: 20, batchMs: 1, pollMs: 20, followedMs: 1_000 },
+};
 
 /**
  * Starts instances; the service begins each stream with what `first` returns, or answers by itself. Each instance can have
@@ -17,7 +23,7 @@ export async function startJoinInstances(
   count: number,
   environment: Record<string, string> = {},
   first: First = () => [],
-  limits: readonly TestLimits[] = [],
+  limits: TestLimits | readonly TestLimits[] = [],
 ) {
   const opened: (() => unknown)[] = [];
   const close = async () => {
@@ -37,7 +43,7 @@ export async function startJoinInstances(
       wires.push(wire);
       opened.push(() => wire.close());
       const settings = { JOIN: 'on', JOIN_GRACE_MS: '600000', REDIS_URL: wire.url, ...environment };
-      const relay = await startRelay(upstream.url, settings, limits[n]);
+      const relay = await startRelay(upstream.url, settings, 'length' in limits ? limits[n] : limits);
       relays.push(relay);
       opened.push(() => relay.close());
     }
@@ -54,7 +60,7 @@ export async function startJoinInstances(
       /** Sends a message to an instance. */
       say: (at: number, changes: object = {}, headers: string[] = []) => to(at).say(changes, { headers }),
       /** Sends the message with another session. */
-      sayAs: (other: string, at: number) => to(at).say({}, { cookie: other }),
+      sayAs: (other: string, at: number, changes: object = {}) => to(at).say(changes, { cookie: other }),
       byName: (at: number, options?: Parameters<WaysToAsk['byName']>[0]) => to(at).byName(options),
       leave: (at: number, client: RawClient) => to(at).leave(client),
     };
@@ -64,10 +70,43 @@ export async function startJoinInstances(
   }
 }
 
+/** The message with this text, in a conversation of its own. */
+export const messageOf = (text: string) => ({
+  ...{ text, customMessageId: `message-number-${text}`, customChannelId: text },
+});
+
+/** The text of a message that has come to the service. */
+export const textOf = ({ body }: RawRequest) => (JSON.parse(String(body)) as { text: string }).text;
+
+/** How often the service has got each message, by its text, without resumptions. */
+export function runsOf({ upstream }: JoinInstances): ReadonlyMap<string, number> {
+  const runs = upstream.requests.filter(({ all }) => all('last-event-id').length === 0);
+  return new Map(
+    [...Map.groupBy(runs.map(textOf), (text) => text)].map(([text, { length }]) => [text, length]),
+  );
+}
+
+/** Expects that no message has run twice. */
+export function expectOneRunEach(all: JoinInstances): void {
+  expect([...runsOf(all)].filter(([, count]) => count > 1)).toEqual([]);
+}
+
 /** The events of a stream that has ended, and the code of its error event. */
 export async function endOf(client: RawClient): Promise<{ events: string; code: string | undefined }> {
   const [events = '', error] = (await bodyOf(client)).split('event: error');
   return { events, code: /"code":"([a-z_]+)"/.exec(error ?? '')?.[1] };
+}
+
+/** Ends the leases of all names, as time does. Their instances must not renew them. */
+export async function lapse(redis: RedisServer): Promise<void> {
+  for (const key of (await redis.command('KEYS', 'bot-relay:{*}:names')) as string[]) {
+    const all = (await redis.command('HGETALL', key)) as Record<string, string>;
+    for (const [field, value] of Object.entries(all)) {
+      // The value of a message id has no lease.
+      if (field.startsWith('m ')) continue;
+      await redis.command('HSET', key, field, value.split(' ').with(3, '1').join(' '));
+    }
+  }
 }
 
 /** The states of all names in Redis: claimed (`c`), confirmed (`s`), kept (`k`) or over (`o`). */

@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto';
-import { afterEach, expect, test } from '@jest/globals';
+import { afterEach, describe, expect, test } from '@jest/globals';
 import { CONFIRM } from '../../src/runs/run-lua.ts';
 import { EVENTS } from '../harness/clients/joining.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
+import { type Instances, startInstances } from '../harness/relay/instances.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
+import type { TestRelay } from '../harness/relay/relay.ts';
 import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 let all: JoinInstances;
@@ -44,5 +46,25 @@ describeWithRedis('round trips to Redis before a message leaves', () => {
       .slice(0, departure + 1)
       .filter(({ by, text }) => by === 'client' && !text.includes('PING'));
     expect(trips).toHaveLength(count);
+  });
+});
+
+describe('the limit of a session', () => {
+  const LIMIT_MS = 2_000;
+  /** How long a stream may stay open after the end of its session, in ms. */
+  const SOON_MS = 5_000;
+
+  let all: Instances;
+  afterEach(() => all.close());
+
+  test('a silent stream ends soon after the idle limit of its session, and not before', async () => {
+    all = await startInstances({ count: 1, shared: false, limits: { idleMs: LIMIT_MS } });
+    const cookie = await (all.relays[0] as TestRelay).signIn();
+    const from = performance.now();
+    const stream = await all.stream(0, cookie);
+    expect(await stream.over()).toEqual({ code: 'session_ended', complete: true });
+    const tookMs = performance.now() - from;
+    expect(tookMs).toBeGreaterThan(LIMIT_MS - 10);
+    expect(tookMs).toBeLessThan(LIMIT_MS + SOON_MS);
   });
 });
