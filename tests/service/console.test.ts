@@ -372,8 +372,7 @@ describe('knowledge', () => {
     expect(unready.split('Set the embedding model of the project')).toHaveLength(3);
     expect(console.documents('demo')).toEqual([]);
     settings.saveModel('demo', 'embedding', EMBEDDING);
-    // So a browser sends a form in which no file was chosen.
-    expect(await administrator.fail(path, filesForm(['', '']))).toContain('Choose a file.');
+    expect(await administrator.fail(path, filesForm())).toContain('Choose a file.');
     const many = Array.from({ length: 1001 }, () => ['', ''] as const);
     expect((await administrator.post(path, filesForm(...many))).status).toBe(400);
     const hostile = [
