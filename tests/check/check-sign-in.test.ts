@@ -245,6 +245,12 @@ const PROVIDERS: readonly Case[] = [
     { client: ['note not proven: the answer to a made-up code was tokens'] },
   ),
   answers(
+    'a client secret that the provider repeats is not shown',
+    json({ error: CLIENT.secret }, 400),
+    {},
+    { client: ['note not proven: the answer to a made-up code was other'] },
+  ),
+  answers(
     'scopes that the metadata name are good',
     good,
     { scopes_supported: ['profile', 'email', 'openid'] },
