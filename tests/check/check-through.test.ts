@@ -102,10 +102,6 @@ describe('of a load balancer, the check finds', () => {
           expect(logouts).toEqual([expect.objectContaining({ status: 204, userId: USER.name })]);
         },
       ],
-      finds('heartbeats if the bot is silent for long enough', {
-        more: { BOTS: 'demo/slow', HEARTBEAT_MS: '100' },
-        ...{ problems: [], rows: { heartbeat: [/^ok seen \d+ of them/] } },
-      }),
       finds('what it can without a message', {
         args: ['--user', USER.name, '--no-messages'],
         ...{ problems: [], messages: 0, rows: { message: [], 'sign-in': ['ok ada is signed in'] } },
