@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import type { Request } from 'express';
+import fc from 'fast-check';
 import { PROBLEMS, type ProblemCode } from '../../src/errors.ts';
 import { freeBytes } from '../../src/http/body.ts';
 import { readJson, turns } from '../../src/http/read-json.ts';
@@ -44,13 +45,14 @@ describe('a route that reads a body', () => {
   beforeAll(async () => {
     stage = await startTestApp((app) => {
       const keep =
-        (timeoutMs: number): Steps =>
+        (timeoutMs: number, maxBytes = 2000): Steps =>
         async (req, res) => {
-          arrived.push(String((await readJson(req, { maxBytes: 2000, timeoutMs })).bytes));
+          arrived.push(String((await readJson(req, { maxBytes, timeoutMs })).bytes));
           res.end('read');
         };
       app.get('/next', (_req, res) => void res.end('the next answer'));
       route(app, '/', { post: keep(60_000) });
+      route(app, '/large', { post: keep(60_000, 20_000) });
       route(app, '/hasty', { post: keep(50) });
       route(app, '/late', {
         async post(req, res) {
@@ -107,6 +109,30 @@ describe('a route that reads a body', () => {
     expect(answer.headers.connection).toBe('close');
     expect(arrived).toEqual([]);
   });
+
+  test('gets one in any chunks as it was sent', () =>
+    fc.assert(
+      fc.asyncProperty(
+        // The room for it grows at 4096 bytes, and doubles.
+        fc.array(fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.constantFrom(1, 2, 4094, 4095, 4096)), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+        async (sizes) => {
+          arrived.length = 0;
+          const body = `"${'x'.repeat(sizes.reduce((sum, size) => sum + size, 0) - 1)}"`;
+          const client = openAt('/large', 'Transfer-Encoding: chunked\r\n\r\n');
+          let at = 0;
+          for (const size of [...sizes, 1]) {
+            await write(client, chunk(body.slice(at, at + size)));
+            at += size;
+          }
+          client.socket.write(LAST_CHUNK);
+          await client.waitFor('read');
+          expect(arrived).toEqual([body]);
+        },
+      ),
+    ));
 
   test('does not wait for the body of a client that has left before', async () => {
     lateReads = 0;
@@ -363,6 +389,10 @@ describe('of bodies', () => {
     expect((await post({ body: '{}' })).status).toBe(200);
     moveOn(501);
     await expectCode('invalid_json', { body: NO_JSON });
+    await expectCode('too_many_attempts', { body: NO_JSON });
+    // Who has sent nothing for long may send no more at once.
+    moveOn(100_000);
+    for (let n = 0; n < 4; n += 1) await expectCode('invalid_json', { body: NO_JSON });
     await expectCode('too_many_attempts', { body: NO_JSON });
   });
 

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { memoryStreamLeases } from '../../src/pace/memory-stream-leases.ts';
 import type { StreamLease, StreamLeases } from '../../src/pace/places.ts';
 import { redisStreamLeases } from '../../src/pace/redis-stream-leases.ts';
 import type { Redis } from '../../src/storage/redis.ts';
@@ -257,6 +258,15 @@ describe('streams counted in memory:', () => {
   });
 });
 
+test('a place in memory that is given back twice is one place', async () => {
+  const leases = memoryStreamLeases();
+  const [one] = [await leases.acquire('ann', 2), await leases.acquire('ann', 2)];
+  one?.release();
+  one?.release();
+  expect(await leases.acquire('ann', 2)).toBeDefined();
+  expect(await leases.acquire('ann', 2)).toBeUndefined();
+});
+
 describe('live streams', () => {
   test('of conversations and of files have places beside those for messages, and beside each other', async () => {
     await start(false, { OPERATIONS: 'message,chat,sandbox' });
@@ -472,6 +482,23 @@ describeWithRedis('leases of places in Redis', () => {
     expect(await leases.acquire('holder-a', MAX)).toBeDefined();
     expect(await leases.acquire('holder-a', MAX)).toBeUndefined();
     await answering(shared);
+  });
+
+  test('are given back before their instance is closed', async () => {
+    const { proxy, through } = await throughProxy();
+    const leases = redisStreamLeases(through, KEPT);
+    const [one] = await take(leases, 1);
+    const hold = proxy.hold('server', 'ZREM');
+    one?.release();
+    let isClosed = false;
+    const closed = leases.close().then(() => {
+      isClosed = true;
+    });
+    await hold.begun;
+    expect(isClosed).toBe(false);
+    hold.release();
+    await closed;
+    expect(await countOf('holder-a')).toBe(0);
   });
 
   test('that were released while Redis was away expire, and are not renewed when it is back', async () => {
