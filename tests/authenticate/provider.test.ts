@@ -13,7 +13,6 @@ import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { until } from '../harness/clock/until.ts';
 import { NAVIGATION, startOidc } from '../harness/relay/oidc-relay.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
-import { stored } from '../harness/relay/sessions.ts';
 import {
   FAKE_CLIENT,
   type FakeProvider,
@@ -486,13 +485,16 @@ describe('the claims of a user', () => {
 
   test('are cut to a name of 200 UTF-16 units, never within a character, and half a pair is replaced', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary', minLength: 1, maxLength: 300 }), (text) => {
-        const { name } = user({ name: `n${text}n` });
-        expect(name.isWellFormed()).toBe(true);
-        expect(`n${text}n`.startsWith(name)).toBe(true);
-        expect(name.length).toBeGreaterThanOrEqual(Math.min(text.length + 2, 199));
-        expect(name.length).toBeLessThanOrEqual(200);
-      }),
+      fc.property(
+        fc.string({ unit: fc.constantFrom(...'a é€😀'), minLength: 1, maxLength: 300, size: 'max' }),
+        (text) => {
+          const { name } = user({ name: `n${text}n` });
+          expect(name.isWellFormed()).toBe(true);
+          expect(`n${text}n`.startsWith(name)).toBe(true);
+          expect(name.length).toBeGreaterThanOrEqual(Math.min(text.length + 2, 199));
+          expect(name.length).toBeLessThanOrEqual(200);
+        },
+      ),
     );
     expect(user({ name: `n${'😀'.repeat(200)}` }).name).toBe(`n${'😀'.repeat(99)}`);
     expect(user({ name: 'a\ud800b\udc00' }).name).toBe('a\ufffdb\ufffd');
@@ -564,39 +566,5 @@ describe('where a claim is required,', () => {
     expect(line).toMatchObject({ outcome: code, cause });
     // Users are named once it is known who they are.
     expect(line.userId).toBe(status === 403 ? 'ada' : undefined);
-  });
-
-  test('a user without it gets no session, but a page with a link to sign in as somebody else', async () => {
-    const oidc = await startOidc({
-      environment: { OIDC_SCOPES: 'openid profile groups', OIDC_REQUIRED_CLAIM: 'groups:chat-users' },
-    });
-    const browser = oidc.browser();
-    await browser.signIn('ada');
-    const before = browser.sessionId() as string;
-    const query = '?returnTo=/chat&prompt=login';
-    const back = await browser.atProvider(await browser.begin({ query }), 'mallory');
-    const page = await browser.comeBack(back, NAVIGATION);
-    expect(page).toMatchObject({ status: 403, headers: { 'content-type': 'text/html; charset=utf-8' } });
-    expect(page.headers).not.toHaveProperty('retry-after');
-    expect(page.body).toContain('The identity provider knows you, but your account may not use this.');
-    const [, link = '', words] = /<a href="([^"]*)">([^<]*)<\/a>/.exec(page.body) ?? [];
-    expect([link, words]).toEqual([
-      '/auth/login?returnTo=%2Fchat&amp;prompt=login',
-      'Sign in as somebody else',
-    ]);
-    expect(page.body).not.toMatch(/mallory|claim_/);
-    const line = await lineOf(page, oidc.relay);
-    expect(line).toMatchObject({ level: 'info', status: 403, cause: 'claim_differs', userId: 'mallory' });
-    // The session of the browser before that goes on.
-    expect([browser.sessionId(), browser.flows()]).toEqual([before, []]);
-    expect(await stored(oidc.relay.sessions, before)).not.toBeNull();
-
-    // Mallory is still signed in at the provider, which asks for the password anyway.
-    const url = new URL((await browser.get(link.replace('&amp;', '&'))).headers.location as string);
-    expect(url.searchParams.get('prompt')).toBe('login');
-    const again = await browser.comeBack(await browser.atProvider(url, 'ada'));
-    expect(again).toMatchObject({ status: 302, headers: { location: '/chat' } });
-    expect(JSON.parse((await browser.session()).body).user.id).toBe('ada');
-    await oidc.close();
   });
 });

@@ -473,11 +473,14 @@ describe('of bodies', () => {
       count(bytes);
       release();
     };
+    send('eve', 2 ** 20 - 1);
     send('ada', 2 ** 20);
-    for (let n = 1; n < 10_000; n += 1) send(`user ${n}`, 1);
+    for (let n = 2; n < 10_000; n += 1) send(`user ${n}`, 1);
+    send('eve', 1);
     expect(codeThrownBy(() => send('ada', 1))).toBe('too_many_attempts');
     send('one more', 1);
     send('ada', 2 ** 20);
+    expect(codeThrownBy(() => send('eve', 1))).toBe('too_many_attempts');
   });
 
   describe('that are under way,', () => {

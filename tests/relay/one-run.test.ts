@@ -6,7 +6,9 @@ import { type FieldClient, fieldClient, type Received } from '../harness/clients
 import { holdTimers } from '../harness/clock/hold-timers.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
+import { until } from '../harness/clock/until.ts';
 import { freePort } from '../harness/relay/free-port.ts';
+import { total } from '../harness/relay/metric-samples.ts';
 import { startRelay } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
@@ -196,7 +198,6 @@ testSideBySide(casesOf(OTHERS), 6);
 test.each(casesOf(SILENT))('%s', (_title, run) => run());
 
 describe('clients in the field', () => {
-  const HEARTBEAT_MS = 100;
   const event = (n: number) => `data: ${JSON.stringify({ eventType: 'asgard.message.delta', n })}\n\n`;
 
   const opened: RelayAndUpstream[] = [];
@@ -208,20 +209,25 @@ describe('clients in the field', () => {
     return { ...pair, client: { url: pair.relay.url, cookie: pair.cookie } };
   }
 
-  /** Sends two events with silence around them, then the end. */
-  function withSilence(socket: Socket): void {
-    const pieces = [event(1), event(2), ''];
-    socket.write(STREAM_HEAD);
-    const timer = setInterval(() => {
-      const piece = pieces.shift();
-      if (!piece) clearInterval(timer);
-      socket.write(piece ? chunk(piece) : LAST_CHUNK);
-    }, 2.5 * HEARTBEAT_MS);
+  /** Starts a service that sends two events, then the end, each only after another heartbeat of the relay. */
+  async function silent() {
+    const heartbeats = async () => total(await started.relay.metricsText(), 'bot_relay_heartbeats_total', {});
+    const started = await start(
+      async (socket) => {
+        socket.write(STREAM_HEAD);
+        for (const piece of [chunk(event(1)), chunk(event(2)), LAST_CHUNK]) {
+          const before = await heartbeats();
+          await until(async () => (await heartbeats()) > before);
+          socket.write(piece);
+        }
+      },
+      { HEARTBEAT_MS: '20', METRICS_PORT: '9090' },
+    );
+    return started;
   }
 
   type Case = [title: string, run: () => Promise<void>];
   const RETRIES = ['always', 'unless-4xx', 'after-an-id'] as const;
-  const silent = () => start(withSilence, { HEARTBEAT_MS: String(HEARTBEAT_MS) });
   const withoutMessages = 'a stream with heartbeats gives no extra message';
 
   const SILENT: Case[] = [

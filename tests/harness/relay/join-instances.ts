@@ -9,6 +9,11 @@ import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
 /** Instances that share a Redis, in front of one bot service. */
 export type JoinInstances = Awaited<ReturnType<typeof startJoinInstances>>;
 
+/** With these, all is stored, told and renewed soon, and a lease ends only by `lapse`. */
+export const SOON: TestLimits = {
+  leases: { leaseMs: 600_000, renewMs: 20, batchMs: 1, pollMs: 20, followedMs: 1_000 },
+};
+
 /**
  * Starts instances; the service begins each stream with what `first` returns, or answers by itself. Each instance can have
  * limits of its own.
@@ -17,7 +22,7 @@ export async function startJoinInstances(
   count: number,
   environment: Record<string, string> = {},
   first: First = () => [],
-  limits: readonly TestLimits[] = [],
+  limits: TestLimits | readonly TestLimits[] = [],
 ) {
   const opened: (() => unknown)[] = [];
   const close = async () => {
@@ -37,7 +42,7 @@ export async function startJoinInstances(
       wires.push(wire);
       opened.push(() => wire.close());
       const settings = { JOIN: 'on', JOIN_GRACE_MS: '600000', REDIS_URL: wire.url, ...environment };
-      const relay = await startRelay(upstream.url, settings, limits[n]);
+      const relay = await startRelay(upstream.url, settings, 'length' in limits ? limits[n] : limits);
       relays.push(relay);
       opened.push(() => relay.close());
     }
@@ -68,6 +73,18 @@ export async function startJoinInstances(
 export async function endOf(client: RawClient): Promise<{ events: string; code: string | undefined }> {
   const [events = '', error] = (await bodyOf(client)).split('event: error');
   return { events, code: /"code":"([a-z_]+)"/.exec(error ?? '')?.[1] };
+}
+
+/** Ends the leases of all names, as time does. Their instances must not renew them. */
+export async function lapse(redis: RedisServer): Promise<void> {
+  for (const key of (await redis.command('KEYS', 'bot-relay:{*}:names')) as string[]) {
+    const all = (await redis.command('HGETALL', key)) as Record<string, string>;
+    for (const [field, value] of Object.entries(all)) {
+      // The value of a message id has no lease.
+      if (field.startsWith('m ')) continue;
+      await redis.command('HSET', key, field, value.split(' ').with(3, '1').join(' '));
+    }
+  }
 }
 
 /** The states of all names in Redis: claimed (`c`), confirmed (`s`), kept (`k`) or over (`o`). */

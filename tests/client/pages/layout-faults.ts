@@ -2,7 +2,7 @@
 
 /**
  * Finds what is wrong with the places of what the page's chat shows: things that overlap, are outside of the window, are cut
- * off, or are too small. It runs in the page. Which fonts there are makes no difference.
+ * off, or are too small, or that the page must be scrolled sideways. Which fonts there are makes no difference.
  */
 export function layoutFaults(): string[] {
   /** What users press or read. */
@@ -78,6 +78,8 @@ export function layoutFaults(): string[] {
       faults.push(`text at the border of its box: ${nameOf(row)}`);
   }
   const [composer] = [...root.querySelectorAll('.composer')].filter(isSeen);
+  for (const box of [document.documentElement, ...root.querySelectorAll('.chat, .log')])
+    if (box.scrollWidth > box.clientWidth + 1) faults.push(`must be scrolled sideways: ${nameOf(box)}`);
   const isLow = innerHeight < 420;
   if (composer && !isLow && Math.abs(composer.getBoundingClientRect().bottom - innerHeight) > 1)
     faults.push('the composer is not at the end of the window');

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { allowList, loggedBot } from '../../src/bots/allow-list.ts';
+import { isPlainPath, isPlainRelativePath } from '../../src/http/plain-path.ts';
 import { expectProblem } from '../harness/clients/call.ts';
 import { failureOf } from '../harness/clients/error-event.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { codeThrownBy } from '../harness/relay/thrown-problem.ts';
-import { type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
+import { plainAnswer, type RawUpstream, startRawUpstream } from '../harness/service/raw-upstream.ts';
 
 describe('the allow-list', () => {
   test.each([
-    [['acme/helper'], 'acme', 'helper'],
     [['x/y', 'acme/helper'], 'acme', 'helper'],
     [['acme/*'], 'acme', 'anything'],
     [['*/helper'], 'anybody', 'helper'],
@@ -21,45 +21,37 @@ describe('the allow-list', () => {
     expect(allowList(patterns)(bot)).toEqual(bot);
   });
 
+  const NO_SEGMENTS = [
+    '.',
+    '..',
+    '',
+    'a/b',
+    'a\\b',
+    'a%b',
+    'a\0',
+    'a\nb',
+    'a\x7f',
+    'a\u200bb',
+    'x'.repeat(257),
+  ];
   test.each<[string[], string | string[], string]>([
     [['acme/helper'], 'acme', 'Helper'],
-    [['acme/helper'], 'acme', 'helper '],
-    [['acme/helper'], 'acme', ''],
     [['acme/helper'], 'other', 'helper'],
     [['acme/help*'], 'acme', 'helper'],
-    [['acme/*'], 'acme2', 'helper'],
-    [['*/helper'], 'acme', 'other'],
     [['acme/*', '*/helper'], 'other', 'bot'],
     [['acme/helper'], '*', '*'],
     [['a,b/c', 'a/c'], ['a', 'b'], 'c'],
     [['a/b/c'], 'a', 'b/c'],
-    ...[
-      '.',
-      '..',
-      '',
-      'a/b',
-      '../b',
-      'a\\b',
-      '%2e%2e',
-      'a%b',
-      'a\0',
-      'a\nb',
-      'a\x7f',
-      'x'.repeat(257),
-    ].flatMap((segment): [string[], string, string][] => [
-      [['*/*'], segment, 'helper'],
-      [['*/*'], 'acme', segment],
-    ]),
+    ...NO_SEGMENTS.map((segment): [string[], string, string] => [['*/*'], segment, 'helper']),
+    ...NO_SEGMENTS.map((segment): [string[], string, string] => [['*/*'], 'acme', segment]),
   ])('%j does not allow %j/%j', (patterns, namespace, botProviderName) => {
     expect(codeThrownBy(() => allowList(patterns)({ namespace, botProviderName }))).toBe('unknown_bot');
   });
 
   test.each([
-    ['acme', 'a.b_c-9', 'acme/a.b_c-9'],
-    ['acme', '机器人', 'acme/机器人'],
+    ['acme', 'a.b_c-机器人', 'acme/a.b_c-机器人'],
     ['acme', 'x'.repeat(65), undefined],
     ['a b', 'helper', undefined],
-    ['acme', 'a=b', undefined],
     ['', 'helper', undefined],
   ])('has %j and %j logged as %j', (namespace, botProviderName, bot) => {
     expect(loggedBot({ namespace, botProviderName })).toBe(bot);
@@ -71,9 +63,7 @@ describe('a relay with a list', () => {
   let relay: TestRelay;
   let cookie: string;
   beforeAll(async () => {
-    upstream = await startRawUpstream((socket) =>
-      socket.end('HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'),
-    );
+    upstream = await startRawUpstream((socket) => socket.end(plainAnswer('409 Conflict', [], '')));
     relay = await startRelay(upstream.url, { BOTS: 'acme/*,other/helper' });
     cookie = await relay.signIn();
   });
@@ -84,16 +74,13 @@ describe('a relay with a list', () => {
   const pathOf = (namespace: string, bot: string) =>
     `/generic/ns/${namespace}/bot-provider/${encodeURIComponent(bot)}/message/sse`;
 
-  test.each(['hélper', 'помощник', '机器人', 'ヘルパー', '🤖'])(
-    'sends messages to %s, percent-encoded',
-    async (bot) => {
-      const response = await relay.send(cookie, { path: pathOf('acme', bot) });
-      expect(await failureOf(response)).toMatchObject({ status: 409, code: 'upstream_refused' });
-      const line = upstream.requests.at(-1)?.requestLine ?? '';
-      expect(line).toMatch(/^[\x21-\x7e]+ [\x21-\x7e]+ HTTP\/1\.1$/);
-      expect(line).toContain(pathOf('acme', bot));
-    },
-  );
+  test.each(['hélper', '机器人', '🤖'])('sends messages to %s, percent-encoded', async (bot) => {
+    const response = await relay.send(cookie, { path: pathOf('acme', bot) });
+    expect(await failureOf(response)).toMatchObject({ status: 409, code: 'upstream_refused' });
+    const line = upstream.requests.at(-1)?.requestLine ?? '';
+    expect(line).toMatch(/^[\x21-\x7e]+ [\x21-\x7e]+ HTTP\/1\.1$/);
+    expect(line).toContain(pathOf('acme', bot));
+  });
 
   test('gives the same answer for every bot that is not on it, without asking the service', async () => {
     const opened = upstream.sockets.length;
@@ -112,4 +99,26 @@ describe('a relay with a list', () => {
     expect(await answerOf('other', 'HELPER')).toEqual(existing);
     expect(upstream.sockets).toHaveLength(opened);
   });
+});
+
+describe('a path', () => {
+  test.each(['a/b.txt', 'a..b/c', '報告/１月.pdf', 'é/e\u0301', '50%/…', 'a%20b', 'Report: Q1.txt', './a'])(
+    '%s is plain and relative',
+    (path) => expect([isPlainPath(path), isPlainRelativePath(path)]).toEqual([true, true]),
+  );
+
+  test.each([
+    ...['..', 'a/../b', '%252e%252e/a', 'a\\b', 'a\n', '%ff', 'x'.repeat(1025), ''],
+    // What leads elsewhere for a service that reads the letters of another width as the usual ones.
+    ...['\uff0e\uff0e/x', '\u2025/x', 'a\uff0f../b', 'a\uff3cb', '\uff052e%2e/x', '%ef%bc%8e%EF%BC%8E/x'],
+    // What is not seen, and what some services drop.
+    ...['.\u200b./x', 'a/.\u00ad./b', '%E2%80%8B../x'],
+  ])('%j is not plain', (path) => {
+    expect([isPlainPath(path), isPlainRelativePath(path)]).toEqual([false, false]);
+  });
+
+  test.each(['/etc/passwd', '//host/x', '%252Fetc', '\uff0fetc', 'C:/x', 'file:///x', '\u200b/x'])(
+    '%s is plain, and not relative',
+    (path) => expect([isPlainPath(path), isPlainRelativePath(path)]).toEqual([true, false]),
+  );
 });
