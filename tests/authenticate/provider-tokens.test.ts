@@ -270,7 +270,9 @@ describe('a logout token', () => {
     ['without a user and a session', () => ({ sub: undefined, sid: undefined })],
     ['of an empty user', () => ({ sub: '' })],
     ['of 4 minutes ago', () => ({ iat: seconds(-240) })],
+    ['of an empty session', () => ({ sid: '' })],
     ['without an id', () => ({ jti: undefined })],
+    ['with an empty id', () => ({ jti: '' })],
     ['with an id that is too long', () => ({ jti: 'x'.repeat(513) })],
   ])('%s is refused', async (_what, claims) => {
     await expectLogout(

@@ -392,13 +392,6 @@ describeWithRedis('the sessions in Redis', () => {
       await store.removeProviderSession('one');
       expect([await listed(USER_SET), await listed(PROVIDER_SET)]).toEqual([[], [ENDED]]);
     });
-
-    test('are known as removed for as long as a session can live, even if there was none', async () => {
-      await store.removeUser('ada');
-      await store.removeProviderSession('one');
-      expect(await names()).toEqual([PROVIDER_SET, USER_SET]);
-      await expectTtl(480, 481, USER_SET, PROVIDER_SET);
-    });
   });
 
   test('are not removed if the removal cannot be published', async () => {

@@ -1,14 +1,19 @@
+import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
 import { extendedIdleLimit, startSession } from '../../src/authenticate/sessions/session.ts';
 import type { RemovalListener } from '../../src/authenticate/sessions/session-store.ts';
 import { watchSessions } from '../../src/authenticate/sessions/session-watch.ts';
 import { Problem } from '../../src/errors.ts';
-import { call, expectNobody, expectProblem, isSignedIn } from '../harness/clients/call.ts';
+import { passwordLogin } from '../../src/routes/password.ts';
+import { route } from '../../src/routes/route.ts';
+import { type Answer, call, expectNobody, expectProblem, isSignedIn } from '../harness/clients/call.ts';
+import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { NAVIGATION } from '../harness/relay/oidc-relay.ts';
-import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { change, idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
+import { startTestApp } from '../harness/relay/test-app.ts';
 import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const MINUTE = 60_000;
@@ -203,6 +208,120 @@ describe('a logout', () => {
     expect(answer.headers).not.toHaveProperty('set-cookie');
     fails.mockRestore();
     expect(isSignedIn(await session())).toBe(true);
+  });
+});
+
+const GOOD = JSON.stringify({ username: USER.name, password: CANARY.password });
+const login = (body = GOOD, Cookie = '') =>
+  call(relay.port, '/auth/login', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Cookie },
+    body,
+  });
+const cookieOf = ({ headers }: Answer) => headers['set-cookie']?.[0]?.split(';')[0] as string;
+
+describe('a sign-in with a password', () => {
+  test('answers like /auth/session, with limits of 30 minutes and 8 hours, and writes its session once', async () => {
+    const [before, writes] = [Date.now(), writesOf()];
+    const answer = await login();
+    const after = Date.now();
+    expect([answer.status, writes()]).toEqual([200, [1, 0, 0]]);
+    const shown = JSON.parse(answer.body);
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    expect(shown).toEqual({ user: { id: 'ada', name: 'ada' }, idleExpiresAt: time, absoluteExpiresAt: time });
+    const [idle, absolute] = [Date.parse(shown.idleExpiresAt), Date.parse(shown.absoluteExpiresAt)];
+    expect(absolute - idle).toBe(8 * 60 * MINUTE - 30 * MINUTE);
+    const begunAt = idle - 30 * MINUTE;
+    expect([before <= begunAt, begunAt <= after]).toEqual([true, true]);
+    expect((await session(cookieOf(answer))).body).toBe(answer.body);
+  });
+
+  test.each([
+    '{"username":"ada","password":"wrong"}',
+    '{"username":"eve","password":"wrong"}',
+    '{"username":"__proto__","password":"wrong"}',
+    '{"username":"ada"}',
+    'null',
+    '{"username":{"$ne":1},"password":{"$ne":1}}',
+    `{"username":"ada","password":"${'x'.repeat(1025)}"}`,
+  ])('answers %.45s with the same 401, without a cookie, and changes no session', async (body) => {
+    const writes = writesOf();
+    const answer = await login(body, cookie);
+    const { detail } = expectProblem(answer, 401, 'invalid_credentials');
+    expect(detail).toBe('The user name or the password is wrong.');
+    for (const name of ['set-cookie', 'www-authenticate']) expect(answer.headers).not.toHaveProperty(name);
+    expect(writes()).toEqual([0, 0, 0]);
+    expect(isSignedIn(await session())).toBe(true);
+  });
+
+  test('refuses a body of more than 4 KiB', async () => {
+    expectProblem(await login(JSON.stringify({ username: 'x'.repeat(4096) })), 413, 'body_too_large');
+  });
+
+  test.each(['remove', 'set'] as const)(
+    'is 503 without a cookie if the store fails at %s',
+    async (method) => {
+      const set = jest.spyOn(relay.sessions, 'set');
+      jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
+      const answer = await login(GOOD, cookie);
+      expectProblem(answer, 503, 'session_store_unavailable');
+      expect(answer.body).not.toContain('away');
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+      expect(set).toHaveBeenCalledTimes(method === 'set' ? 1 : 0);
+    },
+  );
+
+  test('stores nothing and sets no cookie if all sessions of the user end meanwhile', async () => {
+    const { startTime } = relay.sessions;
+    jest.spyOn(relay.sessions, 'startTime').mockImplementationOnce(async (owner) => {
+      const time = await startTime(owner);
+      await relay.sessions.removeUser(owner.userId);
+      return time;
+    });
+    const answer = await login();
+    expectProblem(answer, 400, 'sign_in_failed');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(await relay.sessions.removeUser(USER.name)).toBe(0);
+  });
+
+  test('gives another id than the session before, which it ends', async () => {
+    const after = cookieOf(await login(GOOD, cookie));
+    expect(idOf(after)).not.toBe(id);
+    expect(await held()).toBeNull();
+    expectNobody(await session());
+    expect(isSignedIn(await session(after))).toBe(true);
+  });
+
+  test('never uses an id of the request, even a signed one', async () => {
+    const planted = signedCookie('planted-id-planted-id-planted-id');
+    expect(idOf(cookieOf(await login(GOOD, planted)))).not.toContain('planted');
+    expectNobody(await session(planted));
+  });
+
+  test('does not wait any more when its client leaves', async () => {
+    const [began, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const post = passwordLogin({
+      limitByAddress: async () => {},
+      checkOrigin: () => {},
+      body: { maxBytes: 4096, timeoutMs: 60_000 },
+      attempts: {
+        refuse: async () => {},
+        async attempt(_by, _check, signal) {
+          began.resolve();
+          await once(signal, 'abort');
+          ended.resolve();
+          throw signal.reason;
+        },
+      },
+      users: { has: () => true, verify: async () => undefined },
+      sessions: { begin: () => Promise.reject(new Error('no session begins')) },
+    });
+    const stage = await startTestApp((app) => route(app, '/auth/login', { post }));
+    const client = rawClient(stage.port, rawMessage({ path: '/auth/login', body: GOOD }));
+    await began.promise;
+    client.socket.destroy();
+    await ended.promise;
+    await stage.close();
   });
 });
 

@@ -129,6 +129,24 @@ describe('its link', () => {
     expect((await browser.comeBack(back)).headers.location).toBe(link.endsWith('%2F') ? '/' : returnTo);
   });
 
+  test('leads a user who is not allowed to a sign-in as somebody else', async () => {
+    own = await startOidc({
+      environment: { OIDC_SCOPES: 'openid groups', OIDC_REQUIRED_CLAIM: 'groups:chat-users' },
+    });
+    const browser = own.browser();
+    const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }), 'mallory');
+    const page = await browser.comeBack(back, NAVIGATION);
+    const link = '/auth/login?returnTo=%2Fchat&amp;prompt=login';
+    expect([page.status, linkOf(page)]).toEqual([403, [link, 'Sign in as somebody else']]);
+    expect(page.body).toContain('The identity provider knows you, but your account may not use this.');
+    expect(page.body).not.toMatch(/mallory|claim_/);
+    expect(await lineOf(page, own)).toMatchObject({
+      level: 'info',
+      cause: 'claim_differs',
+      userId: 'mallory',
+    });
+  });
+
   test('keeps the return path if there were too many requests, and below the base path', async () => {
     own = await startOidc({ environment: { CLIENT_LIMIT_PER_ADDRESS: '3', BASE_PATH: '/chat-api' } });
     own.provider.isDown = true;

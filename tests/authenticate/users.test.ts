@@ -19,11 +19,9 @@ import * as real from '../../src/authenticate/password/password-hash.ts';
 import { call } from '../harness/clients/call.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { cheapHash } from '../harness/relay/cheap-hash.ts';
-import { runCommand, stopCommands } from '../harness/relay/commands.ts';
-import { inFrontOf } from '../harness/relay/process.ts';
-import { OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import type { TestRelay } from '../harness/relay/relay.ts';
 
-// Set before `users.ts` is loaded: the mocks count the expensive calls, and make new hashes cheap.
+// Set before `users.ts` is loaded, by whatever file: the mocks count the expensive calls, and make new hashes cheap.
 const hashPassword = jest.fn(async (password: string) => cheapHash(password));
 const verifyPassword = jest.fn(real.verifyPassword);
 jest.unstable_mockModule('../../src/authenticate/password/password-hash.ts', () => ({
@@ -33,6 +31,9 @@ const { listUsers, removeUser, saveUser, usersFromFile, usersOf } = await import
   '../../src/authenticate/password/users.ts'
 );
 const { userCommand } = await import('../../src/commands/user.ts');
+const { runCommand, stopCommands } = await import('../harness/relay/commands.ts');
+const { inFrontOf } = await import('../harness/relay/process.ts');
+const { OTHER_USER, startRelay, USER } = await import('../harness/relay/relay.ts');
 
 const ADA = cheapHash('ada-password');
 // Typed on a keyboard that sends the letter and its dots as two characters.

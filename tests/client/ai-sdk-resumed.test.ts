@@ -1,7 +1,7 @@
 import type { Chat } from '@ai-sdk/react';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { UIMessage } from 'ai';
-import { loadMessages } from '../../src/client/ai-sdk/bot-chat-transport.ts';
+import { botChatTransport, loadMessages } from '../../src/client/ai-sdk/bot-chat-transport.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { chatOf, chatStage, sayIn, sendIn, textsOf } from '../harness/clients/ai-sdk-chat.ts';
@@ -58,6 +58,13 @@ describe('after a reload', () => {
     await Promise.all([...both, third]);
     expect([textsOf(chat), chat.status, chat.error]).toEqual([['assistant: You said'], 'ready', undefined]);
     expect([runs(), suspends()]).toEqual([['Hello'], 0]);
+  });
+
+  test('one of two readers that ask at once gets the answer', async () => {
+    const { store } = await leftPage();
+    const { reconnectToStream } = botChatTransport(await on.stage.signedIn({ ids: store }));
+    const asked = [1, 2].map(() => reconnectToStream({ chatId: 'my-chat' }));
+    expect(await Promise.all(asked)).toEqual([null, expect.any(ReadableStream)]);
   });
 
   test('a stop while the relay is asked ends that', async () => {

@@ -23,7 +23,7 @@ import { until } from '../harness/clock/until.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
 import { stopProcesses } from '../harness/relay/process.ts';
-import { type TestRelay, USER } from '../harness/relay/relay.ts';
+import { OTHER_USER, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { HELD } from '../harness/service/held-echo.ts';
 
 const DOCUMENT = readFileSync(join(ROOT, 'docs/front-end/embed.md'), 'utf8');
@@ -424,6 +424,19 @@ describeInChromium('what was written and attached', () => {
     await signedOut(page).waitFor();
     expect(await stored(page)).not.toContain('secret draft');
   });
+
+  test('as a draft is not shown to another user, also in a conversation that the page names', async () => {
+    const page = await signedIn();
+    const name = () => element(page).evaluate((chat) => chat.setAttribute('channel', 'one'));
+    await name();
+    await input(page).fill('secret draft');
+    await page.context().clearCookies();
+    await page.reload();
+    await name();
+    await signIn(page, OTHER_USER);
+    await empty(page).waitFor();
+    expect(await input(page).inputValue()).toBe('');
+  });
 });
 
 describeInChromium('an element', () => {
@@ -553,6 +566,8 @@ describeInChromium('the methods of the element', () => {
       await first;
       const rows: string[][] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '[]');
       await chat.newChat();
+      // It is not taken for the second press of a double click.
+      dispatchEvent(new KeyboardEvent('keydown'));
       await chat.send('Second');
       if (codes.join() !== 'ada') throw new Error(codes.join());
       return rows[0]?.[3];

@@ -323,12 +323,21 @@ describe('the session that a page follows', () => {
     const channels = [createChannel(other), createChannel(other, { id: 'one' })];
     const { subscribe, getSnapshot } = followedSession(other);
     for (const { getSnapshot } of [...channels, followedSession(other)]) getSnapshot();
-    // A question would have been asked before these.
-    await client.session();
-    asked = [];
+    // A question would have been asked before this call, which tells no other client who is signed in.
+    await fetch(`${pair.relay.url}/healthz`);
+    expect(questions()).toBe(0);
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    intercept = async (_, pass) => {
+      const response = await pass();
+      await held;
+      return response;
+    };
     for (const channel of channels) channel.subscribe(() => {});
     const leave = subscribe(() => {});
-    expect(await Promise.all([other.session(), other.session()])).toEqual([null, null]);
+    const both = Promise.all([other.session(), other.session()]);
+    // Those who subscribe ask in a timer that was set before this one: no answer may come earlier.
+    setTimeout(release, 1);
+    expect(await both).toEqual([null, null]);
     await until(() => channels.every((channel) => channel.getSnapshot().session === null));
     expect(getSnapshot()).toEqual({ session: null, error: undefined });
     leave();

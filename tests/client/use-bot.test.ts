@@ -65,7 +65,6 @@ function hookCases(chromium: Chromium, react: ReactVersion): Case[] {
     await shows('.assistant:last-child[data-state=streaming]', 'You');
     return message;
   }
-  const requestId = () => run<string>('test.bots.chat.messages.at(-1).metadata.requestId');
 
   const cases: Case[] = [];
   const add = (title: string, use: () => Promise<void>) =>
@@ -106,23 +105,6 @@ function hookCases(chromium: Chromium, react: ReactVersion): Case[] {
     finish();
     await shows('.assistant[data-state=done]', 'You said hello.');
     await shows('.status', 'ready');
-  });
-
-  addOnce('shows why an answer broke off, and takes the next message', async () => {
-    await signedIn();
-    const { breakOff } = await streaming();
-    breakOff();
-    await shows('.assistant[data-state=error]', 'You');
-    const id = await requestId();
-    expect(id).toMatch(/./);
-    await shows('.error', `upstream_stream_broken ${id}`);
-    await stage.relay.logLine((line) => line.requestId === id);
-    await shows('.status', 'error');
-    const { finish } = await streaming('Again');
-    await shows('.error', '');
-    finish();
-    await shows('.assistant:last-child[data-state=done]', 'You');
-    await shows('.assistant[data-state=error]', 'You');
   });
 
   addOnce('shows the error of a wrong password, and no session', async () => {
@@ -613,7 +595,6 @@ function documentCases(chromium: Chromium): void {
         }
       },
     ]),
-    2,
   );
 }
 

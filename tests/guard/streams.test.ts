@@ -37,9 +37,12 @@ let answer: string | Buffer;
 let relays: TestRelay[] = [];
 let redis: RedisServer;
 const opened: { close(): unknown }[] = [];
-afterEach(async () => {
-  jest.restoreAllMocks();
+async function closeAll(): Promise<void> {
   for (const one of opened.splice(0).reverse()) await one.close();
+}
+afterEach(() => {
+  jest.restoreAllMocks();
+  return closeAll();
 });
 afterAll(() => stopRedis());
 
@@ -376,7 +379,11 @@ describeWithRedis('leases of places in Redis', () => {
     redis = await startRedis();
     shared = await connected(redis.url);
   });
-  afterEach(() => redis.command('FLUSHALL'));
+  afterEach(async () => {
+    // First what renews its leases, which would write them again.
+    await closeAll();
+    await redis.command('FLUSHALL');
+  });
   afterAll(() => shared.close());
 
   async function instance(url = redis.url, commandTimeoutMs?: number) {

@@ -3,15 +3,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { redisRunStore } from '../../src/runs/redis-run-store.ts';
 import { runName } from '../../src/runs/run-name.ts';
-import { bodyOf, DONE, INIT, messageBody, problemOf, statusOf } from '../harness/clients/joining.ts';
-import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { bodyOf, DONE, INIT, problemOf, statusOf } from '../harness/clients/joining.ts';
+import type { RawClient } from '../harness/clients/raw-client.ts';
 import { connected, describeWithRedis } from '../harness/redis/redis.ts';
-import { endOf, type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
+import {
+  endOf,
+  expectOneRunEach,
+  type JoinInstances,
+  messageOf,
+  startJoinInstances,
+  textOf,
+} from '../harness/relay/join-instances.ts';
 import type { TestRelay } from '../harness/relay/relay.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
 import { end, sentRun } from '../harness/runs/carried-run.ts';
 import { TIMES } from '../harness/runs/run-stores.ts';
-import { chunk, LAST_CHUNK, type RawRequest, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
+import { chunk, LAST_CHUNK, STREAM_HEAD } from '../harness/service/raw-upstream.ts';
 
 jest.setTimeout(3_600_000);
 
@@ -30,13 +37,6 @@ const LARGE = Array.from({ length: 110 }, (_, n) => `data: {"n":${n},"x":"${'x'.
 
 let all: JoinInstances;
 afterEach(() => all.close());
-
-const textOf = ({ body }: RawRequest) => (JSON.parse(String(body)) as { text: string }).text;
-const changes = (text: string) => ({
-  text,
-  customMessageId: `message-number-${text}`,
-  customChannelId: text,
-});
 
 /** A large answer takes some seconds, a quiet one goes on until it is told, and others are short. */
 async function answer(socket: Socket, text: string): Promise<void> {
@@ -66,7 +66,7 @@ async function fill(): Promise<number> {
   for (let from = 0; from < NAMES; from += AT_ONCE) {
     await Promise.all(
       Array.from({ length: AT_ONCE }, async (_, n) => {
-        const value = { ...changes(`name-${from + n}`), action: 'NONE' };
+        const value = { ...messageOf(`name-${from + n}`), action: 'NONE' };
         const bytes = Buffer.from(JSON.stringify(value));
         const place = { bot: 'acme/helper', channel: value.text, user: 'ada' };
         const run = await sentRun(store, runName({ ...place, query: '', headers: {}, value, bytes }));
@@ -77,19 +77,6 @@ async function fill(): Promise<number> {
   redis.close();
   await sleep(ENDS_GO_MS);
   return ((await usedBytes()) - before) / NAMES;
-}
-
-function expectOneRunEach(): void {
-  const counts = Map.groupBy(all.upstream.requests.map(textOf), (text) => text);
-  expect([...counts].filter(([, { length }]) => length > 1).map(([text]) => text)).toEqual([]);
-}
-
-/** Says a message at an instance with a session that has just begun there. */
-async function sayWithNewSession(at: number, text: string): Promise<RawClient> {
-  const relay = all.relays[at] as TestRelay;
-  const cookie = await relay.signIn();
-  const body = messageBody(changes(text));
-  return rawClient(relay.port, rawMessage({ cookie, body, headers: ['Connection: close'] }));
 }
 
 const isTold = (code: string | undefined) =>
@@ -106,11 +93,12 @@ describeWithRedis(`a Redis with ${NAMES} names and little memory`, () => {
     const most = (filled + ROOM) / FULL;
     await bound(most);
     const texts = Array.from({ length: STREAMS }, (_, n) => `large-${n}`);
-    const own = texts.map((text) => all.say(0, changes(text)));
+    const own = texts.map((text) => all.say(0, messageOf(text)));
     await Promise.all(own.map((client) => client.waitFor('run.init')));
-    const others = texts.map((text) => all.say(1, changes(text)));
+    const others = texts.map((text) => all.say(1, messageOf(text)));
     for (let n = 0; n < 20; n++) {
-      const short = await sayWithNewSession(n % 2, `short-${n}`);
+      const cookie = await (all.relays[n % 2] as TestRelay).signIn();
+      const short = all.sayAs(cookie, n % 2, messageOf(`short-${n}`));
       expect(await bodyOf(short)).toBe(INIT + DONE);
       await sleep(250);
     }
@@ -118,7 +106,7 @@ describeWithRedis(`a Redis with ${NAMES} names and little memory`, () => {
     for (const client of own) expect((await bodyOf(client)) === whole).toBe(true);
     const used = await usedBytes();
     const told: Record<string, number> = {};
-    for (const client of [...others, ...texts.map((text) => all.say(1, changes(text)))]) {
+    for (const client of [...others, ...texts.map((text) => all.say(1, messageOf(text)))]) {
       const body = await bodyOf(client);
       const { events, code = /"code":"([a-z_]+)"/.exec(body)?.[1] } = await endOf(client);
       if (body !== whole && !isTold(code)) throw new Error(`${code}: ${body.slice(0, 1_000)}`);
@@ -131,33 +119,33 @@ describeWithRedis(`a Redis with ${NAMES} names and little memory`, () => {
     );
     expect(used).toBeLessThan(most);
     expect(2 * STREAMS - (told.whole ?? 0)).toBeGreaterThan(0);
-    expectOneRunEach();
+    expectOneRunEach(all);
     await untilNothingFits();
   });
 });
 
 /** Without any memory, what goes on goes on, nothing new is sent, and what was sent is not sent again. */
 async function untilNothingFits(): Promise<void> {
-  const quiet = all.say(0, changes('quiet'));
+  const quiet = all.say(0, messageOf('quiet'));
   await quiet.waitFor('run.init');
   const service = all.streams.at(-1) as Socket;
   await bound(1);
   const again: RawClient[] = [];
   for (let waitedMs = 0; waitedMs < LAPSED_MS; waitedMs += 1_000) {
-    const refused = all.say(0, changes(`new-${waitedMs}`));
+    const refused = all.say(0, messageOf(`new-${waitedMs}`));
     expect(await problemOf(refused)).toMatchObject({ code: 'session_store_unavailable' });
-    again.push(all.say(1, changes('quiet')));
+    again.push(all.say(1, messageOf('quiet')));
     await sleep(1_000);
   }
   await bound(0);
   service.write(Buffer.concat([chunk(DONE), Buffer.from(LAST_CHUNK)]));
   expect(await bodyOf(quiet)).toBe(INIT + DONE);
-  for (const client of [...again, all.say(1, changes('quiet'))]) {
+  for (const client of [...again, all.say(1, messageOf('quiet'))]) {
     const body = await bodyOf(client);
     const code = /"code":"([a-z_]+)"/.exec(body)?.[1];
     if (body !== INIT + DONE && code !== 'session_store_unavailable' && !isTold(code)) throw new Error(body);
   }
-  expectOneRunEach();
+  expectOneRunEach(all);
   expect(all.upstream.requests.map(textOf).filter((text) => text.startsWith('new'))).toEqual([]);
-  expect(await bodyOf(all.say(1, changes('after')))).toBe(INIT + DONE);
+  expect(await bodyOf(all.say(1, messageOf('after')))).toBe(INIT + DONE);
 }

@@ -5,7 +5,13 @@ import { bodyOf, messageBody } from '../harness/clients/joining.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
-import { type JoinInstances, startJoinInstances } from '../harness/relay/join-instances.ts';
+import {
+  expectOneRunEach,
+  type JoinInstances,
+  messageOf,
+  startJoinInstances,
+  textOf,
+} from '../harness/relay/join-instances.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -58,7 +64,6 @@ async function emit(socket: Socket, events: readonly string[]): Promise<void> {
   socket.write(LAST_CHUNK);
 }
 
-const textOf = ({ body }: RawRequest) => (JSON.parse(String(body)) as { text: string }).text;
 const idIn = (request: RawRequest) => request.all('last-event-id')[0];
 
 /** Half of the texts of messages have answers with ids. */
@@ -104,14 +109,14 @@ class LostInstances {
 
   /** Says a message at an instance that can be lost. */
   sayAt(port: number, text: string): RawClient {
-    const body = messageBody(changes(text));
+    const body = messageBody(messageOf(text));
     const { cookie } = this.all;
     return this.keep(rawClient(port, rawMessage({ cookie, body, headers: ['Connection: close'] })));
   }
 
   /** Says a message at the instance that stays. */
   say(text: string, headers: string[] = []): RawClient {
-    return this.keep(this.all.say(0, changes(text), headers));
+    return this.keep(this.all.say(0, messageOf(text), headers));
   }
 
   /** Says a message until it is not refused. Resolves with its client once that has a head of an answer. */
@@ -127,15 +132,6 @@ class LostInstances {
     }
   }
 
-  /** No message has run twice. */
-  expectOneRunEach(): void {
-    const counts = new Map<string, number>();
-    for (const request of this.all.upstream.requests) {
-      if (idIn(request) === undefined) counts.set(textOf(request), (counts.get(textOf(request)) ?? 0) + 1);
-    }
-    expect([...counts].filter(([, count]) => count > 1)).toEqual([]);
-  }
-
   async close(): Promise<void> {
     for (const { socket } of this.clients) socket.destroy();
     await this.all.close();
@@ -146,12 +142,6 @@ class LostInstances {
     return client;
   }
 }
-
-const changes = (text: string) => ({
-  text,
-  customMessageId: `message-number-${text}`,
-  customChannelId: text,
-});
 
 /** Whether one of the answers has an id after which another instance can go on, and one without ids is not over. */
 function areUnderWay(clients: readonly RawClient[]): boolean {
@@ -269,7 +259,7 @@ async function loseOne(way: string, round: string, isFirst: boolean, seen: Seen)
   const back = WAYS[way]?.(holder);
   await Promise.all(texts.map((text, n) => sayAgain(text, lost[n] as RawClient, seen)));
   await back;
-  instances.expectOneRunEach();
+  expectOneRunEach(instances.all);
   holder.signal('SIGKILL');
   await holder.exited;
 }
@@ -316,7 +306,7 @@ describeWithRedis('instances that are lost', () => {
       const whole = eventsOf(texts[n % MESSAGES] as string).join('');
       expect(['whole', 'told']).toContain(await verdictOf(await reader, whole));
     }
-    instances.expectOneRunEach();
+    expectOneRunEach(instances.all);
   });
 });
 
@@ -344,6 +334,6 @@ describeWithRedis('Redis away for ten seconds', () => {
       expect(await bodyOf(carried[n] as RawClient)).toBe(whole);
       expect(['whole', 'told']).toContain(await verdictOf(others[n] as RawClient, whole));
     }
-    instances.expectOneRunEach();
+    expectOneRunEach(instances.all);
   });
 });

@@ -341,6 +341,8 @@ describe('a service that starts again with its file', () => {
       expect(events[1]?.requestId).toBe(events[0]?.requestId);
       expect(errorOf(events)?.code).toBe('STEP_LIMIT_EXCEEDED');
     }
+    // One that ended before the last event that is known is told no more.
+    expect(typesOf(await again.history({ bot: 'steps', lastEventId: '2' }))).toEqual(['run.error']);
     const { body } = await again.send(HELLO, { bot: 'steps', lastEventId: '1' });
     expect(typesOf(demoEvents(body))).toEqual(['run.error']);
   });

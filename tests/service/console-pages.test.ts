@@ -142,6 +142,9 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   yield 'a bot that was tried';
   await link('Knowledge');
   yield 'no knowledge';
+  // A browser sends a nameless file then.
+  await press(page, 'Upload and index');
+  await page.getByRole('alert').getByText('Choose a file.').waitFor();
   await page.getByLabel('Files').setInputFiles(['guide.md', 'returns.md'].map((name) => fileOf(name, TEXT)));
   // It is loaded again every two seconds, which would disturb what looks at it.
   await page.route(`**${PROGRESS}`, async (route) => {

@@ -392,6 +392,23 @@ describe('knowledge', () => {
     expect(broken.status).toBe(400);
   });
 
+  test('an indexing stops when its file is deleted, and when the console is closed', async () => {
+    const asked: AbortSignal[] = [];
+    const embed = (_texts: readonly string[], _purpose: unknown, signal: AbortSignal) => {
+      asked.push(signal);
+      return new Promise<never>((_resolve, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason)),
+      );
+    };
+    await start({ embeddingModel: () => ({ model: 'embedder', embed }) });
+    await administrator.submit(path, filesForm(['a.md', 'Text.'], ['b.md', 'Text.']));
+    await until(() => asked.length === 1);
+    await administrator.submit(`${path}/${console.documents('demo')[0]?.id}/delete`);
+    await until(() => asked.length === 2);
+    await console.close();
+    expect(asked.map(({ aborted }) => aborted)).toEqual([true, true]);
+  });
+
   test('a provider that fails is told with the file', async () => {
     await start({
       embeddingModel: () => ({
@@ -432,7 +449,7 @@ describe('all pages', () => {
     }
     expect(seen.size).toBeGreaterThan(15);
     for (const [path, body] of seen) {
-      expect([path, body.match(/<script|<img|onerror=alert\(1\)>/g)]).toEqual([path, null]);
+      expect([path, body.match(/<script|<img|onerror=alert\(1\)>|"&#39;|&#34;'/g)]).toEqual([path, null]);
       expect([path, body.includes(PROVIDER_KEY)]).toEqual([path, false]);
       expect([path, body.includes(text)]).toEqual([path, path === `/projects/${id}/keys/${key?.id}`]);
     }

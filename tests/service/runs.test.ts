@@ -5,6 +5,7 @@ import { fetchEventSource } from '@microsoft/fetch-event-source';
 import { secret } from '../../src/secret.ts';
 import type { Ask, Brain } from '../../src/service/brains/steps.ts';
 import { openDatabase } from '../../src/service/settings/database.ts';
+import type { Channel } from '../../src/service/store/channel.ts';
 import { channelTable } from '../../src/service/store/channel-table.ts';
 import { openRun } from '../../src/service/store/run.ts';
 import {
@@ -172,12 +173,15 @@ describe('a run', () => {
   });
 });
 
-test('what is remembered is bounded: the oldest goes, but for the first, unless that leaves no room for the newest', async () => {
+test('what is remembered is bounded: the oldest goes, but for the first, unless that leaves no room for the newest; so are the runs', async () => {
   service = await startDemoService();
   const database = openDatabase();
   database.run("INSERT INTO projects (id, name, created_at) VALUES ('p', 'p', 0)");
   const bounds = { maxChannels: 9, maxFiles: 9, maxFileBytes: 9, maxTurnCharacters: 40, maxTurns: 5 };
-  const channel = channelTable({ database, bounds }).findOrMake({ projectId: 'p', endpoint: 'a/b' }, 'c1');
+  const { findOrMake } = channelTable({ database, bounds });
+  const [channel, other] = ['c1', 'c2'].map((id) => findOrMake({ projectId: 'p', endpoint: 'a/b' }, id)) as [
+    ...[Channel, Channel],
+  ];
   const add = (id: string, length: number) => {
     channel.runs.begin(id);
     channel.turns.write(id, [id.padEnd(length - 4)]);
@@ -196,6 +200,16 @@ test('what is remembered is bounded: the oldest goes, but for the first, unless 
   expect(ids()).toEqual(['small']);
   for (let n = 0; n < 9; n += 1) add(`${n}`, 5);
   expect(ids()).toEqual(['small', '5', '6', '7', '8']);
+  for (let n = 0; n < 210; n += 1) {
+    other.runs.begin(`run ${n}`);
+    other.runs.end(`run ${n}`);
+  }
+  expect([0, 9, 10, 209].map((n) => other.runs.find(`run ${n}`) !== undefined)).toEqual([
+    false,
+    true,
+    true,
+    true,
+  ]);
   database.close();
 });
 

@@ -4,6 +4,7 @@ import type { RawClient } from '../clients/raw-client.ts';
 import { until } from '../clock/until.ts';
 import { type FaultProxy, faultProxy } from '../faults/fault-proxy.ts';
 import { type RedisServer, startRedis } from '../redis/redis.ts';
+import type { RawRequest } from '../service/raw-upstream.ts';
 import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
 
 /** Instances that share a Redis, in front of one bot service. */
@@ -59,7 +60,7 @@ export async function startJoinInstances(
       /** Sends a message to an instance. */
       say: (at: number, changes: object = {}, headers: string[] = []) => to(at).say(changes, { headers }),
       /** Sends the message with another session. */
-      sayAs: (other: string, at: number) => to(at).say({}, { cookie: other }),
+      sayAs: (other: string, at: number, changes: object = {}) => to(at).say(changes, { cookie: other }),
       byName: (at: number, options?: Parameters<WaysToAsk['byName']>[0]) => to(at).byName(options),
       leave: (at: number, client: RawClient) => to(at).leave(client),
     };
@@ -67,6 +68,27 @@ export async function startJoinInstances(
     await close();
     throw error;
   }
+}
+
+/** The message with this text, in a conversation of its own. */
+export const messageOf = (text: string) => ({
+  ...{ text, customMessageId: `message-number-${text}`, customChannelId: text },
+});
+
+/** The text of a message that has come to the service. */
+export const textOf = ({ body }: RawRequest) => (JSON.parse(String(body)) as { text: string }).text;
+
+/** How often the service has got each message, by its text, without resumptions. */
+export function runsOf({ upstream }: JoinInstances): ReadonlyMap<string, number> {
+  const runs = upstream.requests.filter(({ all }) => all('last-event-id').length === 0);
+  return new Map(
+    [...Map.groupBy(runs.map(textOf), (text) => text)].map(([text, { length }]) => [text, length]),
+  );
+}
+
+/** Expects that no message has run twice. */
+export function expectOneRunEach(all: JoinInstances): void {
+  expect([...runsOf(all)].filter(([, count]) => count > 1)).toEqual([]);
 }
 
 /** The events of a stream that has ended, and the code of its error event. */

@@ -1,16 +1,16 @@
 import { REMOVED, SESSION_PREFIX, USER_PREFIX } from '../../../src/authenticate/sessions/session-script.ts';
 import { call } from '../clients/call.ts';
-import { until } from '../clock/until.ts';
+import { eventually, until } from '../clock/until.ts';
 import type { RedisServer } from '../redis/redis.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
 import { samplesOf } from './metric-samples.ts';
-import { freshFolder, inFrontOf, startProcess, untilReady } from './process.ts';
+import { freshFolder, inFrontOf, signInAt, startProcess, untilReady } from './process.ts';
 import { CANARY } from './secrets.ts';
 
-export interface Memory {
-  /** How many objects of these classes are in use. Some timers do not keep the process. */
-  readonly objects: Readonly<Record<'Timeout' | 'AbortController' | 'KeyObject', number>>;
+interface Memory {
+  /** How many objects of some classes are in use. Some timers do not keep the process. */
+  readonly objects: Readonly<Record<string, number>>;
   /** What is in use of the heap and of buffers, after a collection, without code, in bytes. */
   readonly bytes: number;
 }
@@ -36,8 +36,9 @@ const MEASURES = `
     writeSync(2, 'memory ' + JSON.stringify({ objects, bytes }) + '\\n');
   });`;
 
-const GAUGES = /^bot_relay_(open_streams|open_messages|open_live_streams|run_log_bytes)$/;
-const RESOURCES = /^(TCPServerWrap|TCPSocketWrap|Timeout)$/;
+/** The gauges, and what keeps the process. */
+const OPEN = /^bot_relay_(open_streams|open_messages|open_live_streams|run_log_bytes)$/;
+const KEEPS = /^(TCPServerWrap|TCPSocketWrap|Timeout)$/;
 
 /** An instance in a process of its own, which tells what it has open. */
 export type MeasuredInstance = Awaited<ReturnType<typeof startMeasured>>;
@@ -61,16 +62,16 @@ export async function startMeasured(
   return {
     ...{ relay, port },
     post: (path: string, cookie: string) => call(port, path, { method: 'POST', headers: { Cookie: cookie } }),
-    async signIn(user: string) {
-      let cookie: string | undefined;
-      // On a busy machine, Redis may count as away.
-      await until(async () => {
-        cookie = await signIn(port, user);
-        return cookie !== undefined;
-      }, 100);
-      return cookie as unknown as string;
+    // On a busy machine, Redis may count as away.
+    signIn: (user: string) => eventually(() => signInAt(port, user, CANARY.password), 100),
+    /** The gauges, and how many sockets and timers there are; with those of the question. */
+    async open() {
+      const samples = samplesOf((await call(Number(METRICS_PORT), '/metrics')).body);
+      const open = samples.filter(({ name, labels: { type = '' } }) =>
+        name === 'nodejs_active_resources' ? KEEPS.test(type) : OPEN.test(name),
+      );
+      return Object.fromEntries(open.map(({ name, labels, value }) => [labels.type ?? name, value]).sort());
     },
-    open: async () => openIn((await call(Number(METRICS_PORT), '/metrics')).body),
     /** It does nothing else meanwhile, so that Redis may count as away. */
     async memory() {
       const known = lines().length;
@@ -81,61 +82,24 @@ export async function startMeasured(
   };
 }
 
-/** How many sockets and timers keep the process, by their kinds, and the gauges; with those of the question. */
-function openIn(metrics: string) {
-  const samples = samplesOf(metrics);
-  const gauges = samples.filter(({ name }) => GAUGES.test(name));
-  const resources = samples
-    .filter(({ name, labels }) => name === 'nodejs_active_resources' && RESOURCES.test(labels.type ?? ''))
-    .map(({ labels, value }): [string, number] => [labels.type ?? '', value]);
-  return {
-    resources: Object.fromEntries(resources.sort()),
-    gauges: Object.fromEntries(gauges.map(({ name, value }) => [name, value])),
-  };
-}
-
-/** The cookie of a new session; undefined while Redis is away. */
-async function signIn(port: number, user: string): Promise<string | undefined> {
-  const answer = await call(port, '/auth/login', {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json' },
-    body: JSON.stringify({ username: user, password: CANARY.password }),
-  });
-  if (answer.status === 503) return undefined;
-  if (answer.status !== 200) throw new Error(`sign-in answered ${answer.status}: ${answer.body}`);
-  return (answer.headers['set-cookie'] ?? []).map((cookie) => cookie.split(';', 1)[0]).join('; ');
-}
-
-/** What instances have open at a Redis, and what they have stored there. */
-export async function measureRedis(redis: RedisServer) {
-  const lines = String(await redis.command('CLIENT', 'LIST'))
-    .trim()
-    .split('\n');
-  const others = lines.filter((line) => !line.includes(' cmd=client|list '));
-  const channels = ((await redis.command('PUBSUB', 'CHANNELS')) as string[]).sort();
-  const subscribed = (await redis.command('PUBSUB', 'NUMSUB', ...channels)) as unknown[];
-  return {
-    connections: others.length,
-    subscribers: others.filter((line) => !line.includes(' sub=0 ')).length,
-    subscribed,
-    keys: await countKeys(redis),
-  };
-}
-
 /** As many as users and as keys of the bot service, whatever they do. */
 const OF_USERS = [USER_PREFIX, 'bot-relay:key-use:'];
 
-/** How many other keys there are, by what their names begin with. */
-async function countKeys(redis: RedisServer): Promise<Record<string, number>> {
-  const keys = (await redis.command('KEYS', '*')) as string[];
-  const counts: Record<string, number> = {};
-  for (const key of keys.sort()) {
+/** What instances have open at a Redis, and the other keys there. */
+export async function measureRedis({ command }: RedisServer) {
+  const lines = String(await command('CLIENT', 'LIST'))
+    .trim()
+    .split('\n');
+  const others = lines.filter((line) => !line.includes(' cmd=client|list '));
+  const channels = ((await command('PUBSUB', 'CHANNELS')) as string[]).sort();
+  const subscribed = (await command('PUBSUB', 'NUMSUB', ...channels)) as unknown[];
+  const keys: string[] = [];
+  for (const key of ((await command('KEYS', '*')) as string[]).sort()) {
     if (OF_USERS.some((prefix) => key.startsWith(prefix))) continue;
     // Nothing can restore a removed session: that is known until its idle limit.
-    if (key.startsWith(SESSION_PREFIX) && (await redis.command('GET', key)) === REMOVED) continue;
-    const [first, second = '', third] = key.replace(/\{(\w+):[^}]*\}/, '{$1}').split(':');
-    const name = [first, second, ...(second.startsWith('{') ? [third] : [])].join(':');
-    counts[name] = (counts[name] ?? 0) + 1;
+    if (key.startsWith(SESSION_PREFIX) && (await command('GET', key)) === REMOVED) continue;
+    keys.push(key);
   }
-  return counts;
+  const subscribers = others.filter((line) => !line.includes(' sub=0 ')).length;
+  return { connections: others.length, subscribers, subscribed, keys };
 }
