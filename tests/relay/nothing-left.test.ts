@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import fc from 'fast-check';
@@ -17,6 +18,7 @@ import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { total } from '../harness/relay/metric-samples.ts';
+import { CANARY } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { ANOTHER_INIT, breaks, DELTA, DONE, INIT, KEPT, SOON } from '../harness/service/broken-answers.ts';
 import { chunk, LAST_CHUNK, plainAnswer, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
@@ -239,6 +241,24 @@ describe('no timer is left of a message', () => {
     await until(() => pair.relay.open.count() === 0);
     for (const [ms, count] of Object.entries(set))
       expect(timers(Number(ms))).toEqual({ set: count, left: 0 });
+  });
+
+  test('and an open stream has one abort listener, even if the message was sent twice', async () => {
+    const keys = { UPSTREAM_API_KEYS: `${CANARY.secondKey},${CANARY.key}` };
+    pair = await startRelayAndUpstream((socket, { all }) => {
+      socket.write(all('x-api-key')[0] === CANARY.key ? STREAM_HEAD : plainAnswer('401 No', []));
+    }, keys);
+    const add = jest.spyOn(pair.relay.open, 'add');
+    const client = pair.ask();
+    await client.waitFor('\r\n\r\n');
+    const { signal } = (add.mock.calls[0] as [AbortController, string])[0];
+    const accepted = pair.upstream.sockets.at(-1) as Socket;
+    accepted.write(chunk('data: a\n\n'));
+    await client.waitFor('data: a');
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    accepted.write(LAST_CHUNK);
+    await until(() => pair.relay.open.count() === 0);
+    await until(() => getEventListeners(signal, 'abort').length === 0);
   });
 });
 

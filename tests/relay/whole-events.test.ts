@@ -18,6 +18,7 @@ import {
   type StreamPiece,
   takeRest,
   wholeEvents,
+  wholePiece,
 } from '../../src/relay/message/whole-events.ts';
 import { inPieces, naiveItems, splits, streams } from '../harness/service/event-streams.ts';
 
@@ -128,6 +129,13 @@ describe('a stream of events', () => {
     expect(found.filter(({ hasData }) => hasData).map(({ id }) => id)).toEqual(emitted);
     expect(emitted).toEqual(['1', '2', '', undefined, undefined]);
   });
+});
+
+test('a block tells where its first line of data begins', () => {
+  const blocks = blocksOf(wholePiece(Buffer.from('data: x\n\nid: 1\n: c\ndata: a\ndata: b\n\n')));
+  const places: number[] = [];
+  while (nextBlock(blocks)) places.push(blocks.dataLine);
+  expect(places).toEqual([0, 'data: x\n\nid: 1\n: c\n'.length]);
 });
 
 test('an id is latin1 of its bytes, and is cut where no header could carry it, whole or in parts', () => {
