@@ -19,7 +19,7 @@ const INVITING: readonly string[] = [
 ];
 const CODES = Object.keys(PROBLEMS) as ProblemCode[];
 
-// `docs.test.ts` compares them with docs/problems.md.
+// `documents/docs.test.ts` compares them with docs/problems.md.
 test('each problem has an error status, and a title of its own', () => {
   for (const { status, title } of Object.values(PROBLEMS)) {
     expect(status >= 400 && status <= 599).toBe(true);

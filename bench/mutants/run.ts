@@ -7,6 +7,7 @@ import { type Edit, type Mutant, mutantsOf, probes, sample } from './mutants.ts'
 import { type Outcome, type Result, record } from './record.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** The rooms whose scores are recorded. */
 const ROOMS = ['src/pace', 'src/guard', 'src/relay/message', 'src/authenticate/sessions'];
 /** How long the tests of one mutant may have taken without it, together. */
 const MS_PER_MUTANT = 60_000;
@@ -25,7 +26,11 @@ interface Tests {
 }
 type Edits = Readonly<Record<string, readonly Edit[]>>;
 
-const [perRoom = '75', ...patterns] = process.argv.slice(2);
+const [perRoom = '75', ...paths] = process.argv.slice(2);
+const isRoom = (path: string) => path.startsWith('src/');
+const rooms = paths.some(isRoom) ? paths.filter(isRoom) : ROOMS;
+/** Of the paths of the tests to run; none means all. */
+const patterns = paths.filter((path) => !isRoom(path));
 const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
 const ran = join(folder, 'ran');
 const running = new Set<number>();
@@ -124,7 +129,7 @@ async function judge(name: string, edits: Edits, { files, ms }: Tests): Promise<
   return outcome;
 }
 
-const mutants = ROOMS.flatMap(choose).map((mutant, id) => ({ ...mutant, id }));
+const mutants = rooms.flatMap(choose).map((mutant, id) => ({ ...mutant, id }));
 const testsOf = await findTests(mutants);
 console.log(`the gate has run: ${Math.round(performance.now() / 60_000)} min`);
 const results: Result[] = [];

@@ -44,17 +44,14 @@ export function writeProfile(table: string, root = PROJECT): void {
   writeFileSync(file, withSection(readFileSync(file, 'utf8'), 'profile', table));
 }
 
-/** The stored results of the project at `root`, or undefined if there are none. */
-export function readResults(root = PROJECT): Results | undefined {
-  const path = join(root, RESULTS);
-  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Results) : undefined;
+/** The stored results of the project at `root`. */
+export function readResults(root = PROJECT): Results {
+  return JSON.parse(readFileSync(join(root, RESULTS), 'utf8')) as Results;
 }
 
-/** The files of the project at `root` that differ from its results, a sentence each; none without results. */
+/** The files of the project at `root` that differ from its results, a sentence each. */
 export function driftOf(root = PROJECT): string[] {
-  const results = readResults(root);
-  if (!results) return [];
-  return made(root, results).flatMap(
+  return made(root, readResults(root)).flatMap(
     ({ path, now, should, fault }) =>
       fault ??
       (now === should ? [] : [`${path}: differs from what ${RESULTS} gives; see bench/report/rewrite.ts`]),

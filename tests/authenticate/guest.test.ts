@@ -1,6 +1,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { type Answer, type Call, call, expectNobody, expectProblem } from '../harness/clients/call.ts';
+import {
+  type Answer,
+  type Call,
+  call,
+  expectNobody,
+  expectProblem,
+  isSignedIn,
+} from '../harness/clients/call.ts';
 import { rawClient } from '../harness/clients/raw-client.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { change, idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
 import {
@@ -37,14 +45,14 @@ const post = (path: string, cookie = '', { headers, ...more }: Call = {}) =>
 const session = (Cookie: string) => call(relay.port, '/auth/session', { headers: { Cookie } });
 const send = (cookie: string, headers: Call['headers'] = {}) =>
   post(BOT_PATH, cookie, { headers: { 'Content-Type': 'application/json', ...headers }, body: MESSAGE });
-const cookieIn = ({ headers }: Answer) => (headers['set-cookie']?.[0] ?? '').split(';', 1)[0] as string;
-const userIn = ({ body }: Answer) => (JSON.parse(body) as { user: { id: string } }).user.id;
+const cookieOf = ({ headers }: Answer) => (headers['set-cookie']?.[0] ?? '').split(';', 1)[0] as string;
+const userOf = ({ body }: Answer) => (JSON.parse(body) as { user: { id: string } }).user.id;
 
 /** A new guest. */
 async function becomeGuest(cookie = '', options: Call = {}) {
   const answer = await post('/auth/guest', cookie, options);
-  expect([answer.status, userIn(answer)]).toEqual([200, expect.stringMatching(GUEST)]);
-  return { answer, cookie: cookieIn(answer), user: userIn(answer) };
+  expect([answer.status, userOf(answer)]).toEqual([200, expect.stringMatching(GUEST)]);
+  return { answer, cookie: cookieOf(answer), user: userOf(answer) };
 }
 type Guest = Awaited<ReturnType<typeof becomeGuest>>;
 
@@ -73,36 +81,24 @@ describe('POST /auth/guest', () => {
     expect(await relay.logLine(({ route }) => route === '/auth/guest')).toMatchObject({ userId: user });
   });
 
-  test.each([
-    ['the idle limit of the relay', 60, 30],
-    ['the absolute limit of the session', 5, 5],
-  ])('keeps the session of a guest who has one, and extends it to %s', async (_what, absolute, idle) => {
+  test('keeps the session of a guest who has one, and extends it to its absolute limit at most', async () => {
     const { cookie, user } = await becomeGuest();
-    const now = Date.now();
-    const absoluteExpiresAt = now + absolute * MINUTE;
-    await change(relay.sessions, idOf(cookie), { idleExpiresAt: now + MINUTE, absoluteExpiresAt });
-    for (let n = 0; n < 2; n += 1) {
-      const again = await post('/auth/guest', cookie);
-      expect([again.status, userIn(again)]).toEqual([200, user]);
-      expect(again.headers).not.toHaveProperty('set-cookie');
-      const held = await stored(relay.sessions, idOf(cookie));
-      expect(held?.idleExpiresAt).toBeGreaterThanOrEqual(now + idle * MINUTE);
-      expect(held?.absoluteExpiresAt).toBe(absoluteExpiresAt);
-      expect(JSON.parse(again.body)).toMatchObject({
-        idleExpiresAt: new Date(held?.idleExpiresAt ?? 0).toISOString(),
-        absoluteExpiresAt: new Date(absoluteExpiresAt).toISOString(),
-      });
-    }
+    const absoluteExpiresAt = Date.now() + 5 * MINUTE;
+    await change(relay.sessions, idOf(cookie), { idleExpiresAt: Date.now() + MINUTE, absoluteExpiresAt });
+    const again = await post('/auth/guest', cookie);
+    expect([again.status, userOf(again)]).toEqual([200, user]);
+    expect(again.headers).not.toHaveProperty('set-cookie');
+    const limits = { idleExpiresAt: absoluteExpiresAt, absoluteExpiresAt };
+    expect(await stored(relay.sessions, idOf(cookie))).toMatchObject(limits);
+    const shown = new Date(absoluteExpiresAt).toISOString();
+    expect(JSON.parse(again.body)).toMatchObject({ idleExpiresAt: shown, absoluteExpiresAt: shown });
   });
 
-  test.each(['idleExpiresAt', 'absoluteExpiresAt'])(
-    'after %s begins a session of another guest',
-    async (limit) => {
-      const guest = await becomeGuest();
-      await change(relay.sessions, idOf(guest.cookie), { [limit]: Date.now() - 1 });
-      await expectReplaced(guest);
-    },
-  );
+  test('after the end of a session begins one of another guest', async () => {
+    const guest = await becomeGuest();
+    await change(relay.sessions, idOf(guest.cookie), { idleExpiresAt: Date.now() - 1 });
+    await expectReplaced(guest);
+  });
 
   test.each(['/auth/logout', '/auth/logout-all'])(
     'after %s begins a session of another guest',
@@ -114,7 +110,7 @@ describe('POST /auth/guest', () => {
       expect((await send(guest.cookie)).status).toBe(401);
       await expectReplaced(guest);
       // Two guests are two users.
-      expect(userIn(await session(other.cookie))).toBe(other.user);
+      expect(userOf(await session(other.cookie))).toBe(other.user);
     },
   );
 
@@ -134,17 +130,10 @@ describe('POST /auth/guest', () => {
       expect(idOf((await becomeGuest(cookie)).cookie)).not.toContain('xxxx');
   });
 
-  test.each<[string, Call]>([
-    ['JSON', { headers: { 'Content-Type': 'application/json' }, body: '{"user":{"id":"admin"}}' }],
-    ['a form', { headers: { 'Content-Type': 'application/x-www-form-urlencoded' }, body: 'id=admin' }],
-    ['what is not JSON', { headers: { 'Content-Type': 'application/json' }, body: '{' }],
-    ['20 MiB', { body: Buffer.alloc(20 * 1024 * 1024, 'x') }],
-  ])('ignores a body of %s', async (_what, options) => {
-    await becomeGuest('', options);
-  });
-
-  test('ignores a query, and answers before the end of a body', async () => {
-    expect(userIn(await post('/auth/guest?id=admin&user[id]=admin'))).toMatch(GUEST);
+  test('ignores a query and a body, and answers before the end of it', async () => {
+    expect(userOf(await post('/auth/guest?id=admin&user[id]=admin'))).toMatch(GUEST);
+    const headers = { 'Content-Type': 'application/json' };
+    for (const body of ['{"user":{"id":"admin"}}', '{']) await becomeGuest('', { headers, body });
     const head = ['Host: app.example.com', 'Transfer-Encoding: chunked', '', '10000', 'x'];
     const client = rawClient(relay.port, ['POST /auth/guest HTTP/1.1', ...head].join('\r\n'));
     await client.waitFor('"absoluteExpiresAt"');
@@ -156,10 +145,9 @@ describe('POST /auth/guest', () => {
     const set = jest.spyOn(relay.sessions, 'set');
     for (const [method, headers, status] of [
       ['POST', { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://other.example.net' }, 403],
-      ['POST', { Origin: 'https://other.example.net' }, 403],
       ['OPTIONS', { Origin: ALLOWED, 'Access-Control-Request-Method': 'POST' }, 204],
       ['OPTIONS', { Origin: 'https://other.example.net', 'Access-Control-Request-Method': 'POST' }, 405],
-      ...['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS'].map((method) => [method, {}, 405] as const),
+      ...['GET', 'HEAD', 'PUT', 'DELETE'].map((method) => [method, {}, 405] as const),
     ] as const) {
       const answer = await call(relay.port, '/auth/guest', { method, headers });
       expect([method, answer.status]).toEqual([method, status]);
@@ -171,50 +159,107 @@ describe('POST /auth/guest', () => {
     const { answer } = await becomeGuest('', { headers });
     expect(answer.headers['access-control-allow-origin']).toBe(ALLOWED);
   });
-
-  test('is alone in beginning sessions', async () => {
-    const set = jest.spyOn(relay.sessions, 'set');
-    for (const path of ['/healthz', '/readyz', '/auth/session', '/nothing', '/'])
-      for (const method of ['GET', 'HEAD'])
-        expect((await call(relay.port, path, { method })).headers).not.toHaveProperty('set-cookie');
-    expect(set).not.toHaveBeenCalled();
-  });
 });
 
 describe('a message', () => {
   test('of a guest is streamed, and the bot service gets the user only from the session', async () => {
     const [one, two] = [await becomeGuest(), await becomeGuest()];
-    const evil = {
-      'X-User-Id': ['evil', 'evil-2'],
-      'x-USER-id': 'evil-3',
-      X_User_Id: 'evil',
-      'X-User_Id': 'evil',
-    };
     for (const { cookie, user } of [one, two, one]) {
       const asked = upstream.nextRequest();
+      const evil = { 'X-User-Id': ['evil', 'evil-2'], X_User_Id: 'evil' };
       expect(await send(cookie, evil)).toMatchObject({ status: 200, body: 'data: 1\n\n' });
       const { all, headers } = (await asked) as RawRequest;
       expect(all('x-user-id')).toEqual([user]);
       expect(JSON.stringify(headers)).not.toContain('evil');
     }
-    const told = relay.logs.filter(({ bot, status }) => bot !== undefined && status === 200);
-    expect(told.slice(-3).map(({ userId }) => userId)).toEqual([one.user, two.user, one.user]);
   });
 
-  test.each<[string, string]>([
-    ['no cookie', ''],
-    ['a cookie that somebody else has signed', signedCookie('x'.repeat(32), 'y'.repeat(40), 'guest')],
-    ['a well signed cookie of no session', signedCookie('x'.repeat(32), CANARY.sessionSecret, 'guest')],
-    ['a cookie that claims to be a guest', 'bot_relay_session=guest:00000000-0000-4000-8000-000000000000'],
-    ['many cookies', Array.from({ length: 200 }, (_, n) => `c${n}=${n}`).join('; ')],
-  ])('with %s is answered with 401, and begins no session', async (_what, cookie) => {
+  test('of nobody is answered with 401, and begins no session', async () => {
     const set = jest.spyOn(relay.sessions, 'set');
     const before = upstream.requests.length;
-    const answer = await send(cookie, { Accept: 'text/html' });
-    expectProblem(answer, 401, 'unauthenticated');
-    for (const name of ['set-cookie', 'location', 'www-authenticate'])
-      expect(answer.headers).not.toHaveProperty(name);
+    for (const cookie of ['', signedCookie('x'.repeat(32), CANARY.sessionSecret, 'guest')]) {
+      const answer = await send(cookie, { Accept: 'text/html' });
+      expectProblem(answer, 401, 'unauthenticated');
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+    }
     expect(set).not.toHaveBeenCalled();
     expect(upstream.requests).toHaveLength(before);
+  });
+});
+
+const start = (environment: Record<string, string>, limits = {}) =>
+  startRelay('http://127.0.0.1:9', { AUTH_MODE: 'guest', ...environment }, limits);
+const postTo = ({ port }: TestRelay, headers = {}, path = '/auth/guest') =>
+  call(port, path, { method: 'POST', headers });
+
+function expectRefused(answer: Answer, windowMs = 600_000) {
+  expectProblem(answer, 429, 'too_many_attempts');
+  const seconds = Number(answer.headers['retry-after']);
+  expect([seconds >= 1, seconds <= windowMs / 1000]).toEqual([true, true]);
+  for (const name of ['set-cookie', 'ratelimit', 'ratelimit-policy'])
+    expect(answer.headers).not.toHaveProperty(name);
+}
+
+describe('the limit on guests', () => {
+  test('is that of the connection without a trusted proxy', async () => {
+    const own = await start({ GUESTS_PER_ADDRESS: '1' });
+    expect((await postTo(own, { 'X-Forwarded-For': '192.0.2.1' })).status).toBe(200);
+    expectRefused(await postTo(own, { 'X-Forwarded-For': '192.0.2.2', Forwarded: 'for=192.0.2.9' }));
+    await own.close();
+  });
+
+  test('leaves repeated requests of one guest to the limit by session, and is off with 0', async () => {
+    const own = await start({ GUESTS_PER_ADDRESS: '0', CLIENT_LIMIT_PER_SESSION: '2' });
+    const Cookie = cookieOf(await postTo(own));
+    for (let n = 0; n < 2; n += 1) expect((await postTo(own, { Cookie })).status).toBe(200);
+    expectRefused(await postTo(own, { Cookie }), 60_000);
+    for (let n = 0; n < 120; n += 1) expect((await postTo(own)).status).toBe(200);
+    await own.close();
+  });
+});
+
+describeWithRedis('the limit on guests at two instances', () => {
+  let redis: RedisServer;
+  let relays: TestRelay[];
+  beforeAll(async () => {
+    redis = await startRedis();
+    const environment = { GUESTS_PER_ADDRESS: '3', TRUST_PROXY: '1', REDIS_URL: redis.url };
+    relays = [await start(environment), await start(environment)];
+  });
+  afterAll(async () => {
+    for (const one of relays) await one.close();
+    stopRedis();
+  });
+  let turns = 0;
+  /** Each request goes to the next instance. */
+  const next = () => relays[++turns % relays.length] as TestRelay;
+  const arrive = (from: string, headers = {}) => postTo(next(), { 'X-Forwarded-For': from, ...headers });
+
+  test('allows so many new ones from one address, by a hash of it; those who have a session go on', async () => {
+    const from = '192.0.2.1';
+    expect((await arrive(from, { 'Sec-Fetch-Site': 'cross-site' })).status).toBe(403);
+    const guests = [await arrive(from), await arrive(from), await arrive(from)];
+    expect(guests.map(({ status }) => status)).toEqual([200, 200, 200]);
+    for (const _relay of relays) expectRefused(await arrive(from));
+    const headers = { Cookie: cookieOf(guests[0] as Answer) };
+    for (const { port } of relays) {
+      expect(isSignedIn(await call(port, '/auth/session', { headers }))).toBe(true);
+      expect(userOf(await arrive(from, headers))).toBe(userOf(guests[0] as Answer));
+    }
+    expect((await postTo(next(), headers, '/auth/logout')).status).toBe(204);
+    for (const { port } of relays) expectNobody(await call(port, '/auth/session', { headers }));
+    // Who signs out and comes back is a new guest.
+    expectRefused(await arrive(from, headers));
+    const [key, ...more] = (await redis.command('KEYS', 'bot-relay:limit:guests:*')) as string[];
+    expect([key, more]).toEqual([expect.stringMatching(/^bot-relay:limit:guests:[\w-]{43}$/), []]);
+    expect(await redis.command('PTTL', key as string)).toBeGreaterThan(0);
+  });
+
+  test('counts by address behind a trusted proxy, where an IPv6 /56 is one address', async () => {
+    // The addresses that the client itself has sent do not count.
+    for (const n of [1, 2, 3])
+      expect((await arrive(`192.0.2.${n}, 2001:db8:0:aa0${n}::${n}`)).status).toBe(200);
+    expectRefused(await arrive('192.0.2.4, 2001:db8:0:aaff:1:2:3:4'));
+    expect((await arrive('2001:db8:0:ab00::1')).status).toBe(200);
   });
 });

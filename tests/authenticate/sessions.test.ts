@@ -1,13 +1,20 @@
+import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { extendedIdleLimit, sessionKey, startSession } from '../../src/authenticate/sessions/session.ts';
+import { memorySessionStore } from '../../src/authenticate/sessions/memory-session-store.ts';
+import { extendedIdleLimit, startSession } from '../../src/authenticate/sessions/session.ts';
+import type { RemovalListener } from '../../src/authenticate/sessions/session-store.ts';
+import { watchSessions } from '../../src/authenticate/sessions/session-watch.ts';
 import { Problem } from '../../src/errors.ts';
-import { call, expectNobody, expectProblem, isSignedIn, parseAnswer } from '../harness/clients/call.ts';
+import { passwordLogin } from '../../src/routes/password.ts';
+import { route } from '../../src/routes/route.ts';
+import { type Answer, call, expectNobody, expectProblem, isSignedIn } from '../harness/clients/call.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { NAVIGATION } from '../harness/relay/oidc-relay.ts';
-import { BOT_PATH, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
+import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { change, idOf, signedCookie, stored } from '../harness/relay/sessions.ts';
-import { chunk, LAST_CHUNK, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
+import { startTestApp } from '../harness/relay/test-app.ts';
+import { wholeStream } from '../harness/service/raw-upstream.ts';
 
 const MINUTE = 60_000;
 const AWAY = new Problem('session_store_unavailable', 'Try again.', {
@@ -16,22 +23,22 @@ const AWAY = new Problem('session_store_unavailable', 'Try again.', {
 
 let pair: RelayAndUpstream;
 let relay: TestRelay;
-/** What the bot service answers. */
-let service: string | Buffer;
 let cookie: string;
 let id: string;
 let requestsBefore: number;
 beforeAll(async () => {
-  pair = await startRelayAndUpstream((socket) => socket.write(service));
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
   relay = pair.relay;
 });
 beforeEach(async () => {
-  service = wholeStream('data: 1\n\n');
   cookie = await relay.signIn();
   id = idOf(cookie);
   requestsBefore = pair.upstream.requests.length;
 });
-afterEach(() => void jest.restoreAllMocks());
+afterEach(() => {
+  jest.restoreAllMocks();
+  jest.useRealTimers();
+});
 afterAll(() => pair.close());
 
 const ask = (path: string, Cookie = cookie, method = 'GET') =>
@@ -40,49 +47,39 @@ const session = (Cookie = cookie) => ask('/auth/session', Cookie);
 const logout = () => ask('/auth/logout', cookie, 'POST');
 const held = () => stored(relay.sessions, id);
 const sent = () => pair.upstream.requests.length - requestsBefore;
-const spies = (...names: ('set' | 'extend' | 'remove')[]) =>
-  names.map((name) => jest.spyOn(relay.sessions, name));
-const shorten = () =>
-  change(relay.sessions, id, {
-    ...{ idleExpiresAt: Date.now() + MINUTE, absoluteExpiresAt: Date.now() + 2 * MINUTE },
-  });
+const writesOf = ({ sessions }: TestRelay = relay) => {
+  const spies = (['set', 'extend', 'remove'] as const).map((name) => jest.spyOn(sessions, name));
+  return () => spies.map((spy) => spy.mock.calls.length);
+};
 
 describe('a session', () => {
-  test('is never extended by GET /auth/session, which shows its limits', async () => {
-    await shorten();
-    const writes = spies('extend', 'set');
-    const before = await held();
+  test('is never extended by GET /auth/session, and once by a message, to its absolute limit at most', async () => {
+    const now = Date.now();
+    await change(relay.sessions, id, {
+      ...{ idleExpiresAt: now + MINUTE, absoluteExpiresAt: now + 2 * MINUTE },
+    });
+    const [before, writes] = [await held(), writesOf()];
     const first = await session();
     expect(await session()).toMatchObject({ status: 200, body: first.body });
-    expect(await held()).toEqual(before);
-    for (const write of writes) expect(write).not.toHaveBeenCalled();
-    const idleExpiresAt = new Date(before?.idleExpiresAt as number).toISOString();
+    const idleExpiresAt = new Date(now + MINUTE).toISOString();
     expect(JSON.parse(first.body)).toMatchObject({ idleExpiresAt });
-  });
-
-  test('is extended once by a message, to its absolute limit at most, and not written at its end', async () => {
-    await shorten();
-    const before = await held();
-    const [extend, set] = spies('extend', 'set');
+    expect([await held(), writes()]).toEqual([before, [0, 0, 0]]);
     const response = await relay.send(cookie, { headers: { 'X-Request-Id': 'let-go-0001' } });
     expect(await response.text()).toBe('data: 1\n\n');
     await relay.logLine(({ requestId }) => requestId === 'let-go-0001');
-    // The relay's idle limit of 30 minutes is longer than the rest of this session.
+    // The relay's idle limit of 30 minutes is longer than the rest of this session. Its end writes nothing.
     expect(await held()).toEqual({ ...before, idleExpiresAt: before?.absoluteExpiresAt });
-    expect([extend?.mock.calls.length, set?.mock.calls.length]).toEqual([1, 0]);
-    expect(response.headers.getSetCookie()).toEqual([]);
+    expect([writes(), response.headers.getSetCookie()]).toEqual([[0, 1, 0], []]);
   });
 
   test.each(['idleExpiresAt', 'absoluteExpiresAt'])(
     'expires at %s, and no request restores it',
     async (limit) => {
       await change(relay.sessions, id, { [limit]: Date.now() - 1 });
-      const before = await held();
-      const writes = spies('set', 'extend', 'remove');
+      const [before, writes] = [await held(), writesOf()];
       expectNobody(await session());
       expect((await relay.send(cookie)).status).toBe(401);
-      for (const write of writes) expect(write).not.toHaveBeenCalled();
-      expect(await held()).toEqual(before);
+      expect([await held(), writes()]).toEqual([before, [0, 0, 0]]);
     },
   );
 
@@ -99,12 +96,11 @@ describe('a session', () => {
   test('is not written by requests that the limit by session refuses', async () => {
     const limited = await startRelay(pair.upstream.url, { CLIENT_LIMIT_PER_SESSION: '1' });
     const headers = { Cookie: await limited.signIn(), 'Content-Type': 'application/json' };
-    const writes = (['set', 'extend', 'remove'] as const).map((one) => jest.spyOn(limited.sessions, one));
+    const writes = writesOf(limited);
     expect((await call(limited.port, '/auth/session', { headers })).status).toBe(200);
-    expectProblem(await call(limited.port, '/auth/session', { headers }), 429, 'too_many_attempts');
-    const message = { method: 'POST', headers, body: '{}' };
+    const message = { method: 'POST', headers, body: MESSAGE };
     expectProblem(await call(limited.port, BOT_PATH, message), 429, 'too_many_attempts');
-    for (const write of writes) expect(write).not.toHaveBeenCalled();
+    expect(writes()).toEqual([0, 0, 0]);
     await limited.close();
   });
 
@@ -119,43 +115,21 @@ describe('a session', () => {
   });
 });
 
-describe('a session cookie', () => {
-  test('that is valid is looked up once in the store', async () => {
+describe('a request', () => {
+  test('with a forged cookie has no session, and the store is not asked', async () => {
     const reads = jest.spyOn(relay.sessions, 'get');
-    expect(isSignedIn(await session(`a=b; ${cookie}; c=d`))).toBe(true);
-    expect(reads.mock.calls).toEqual([[sessionKey(id)]]);
-  });
-
-  test.each<[string, (good: string) => string]>([
-    ['that is not signed', () => `bot_relay_session=${id}`],
-    ['with another signature', (good) => good.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A'))],
-    ['signed by somebody else', () => signedCookie(id, 'another-secret-another-secret-0123456789')],
-    ['with the signature of another id', (good) => good.replace(id, 'x'.repeat(32))],
-    ['that is sent twice', (good) => `${good}; ${good}`],
-    ['whose name begins with the byte 0xA0', (good) => `a=b;\xa0${good}`],
-    ['whose name ends with a tab', (good) => good.replace('=', '\t=')],
-  ])('%s opens no session, and the store is not asked', async (_what, forge) => {
-    const reads = jest.spyOn(relay.sessions, 'get');
-    const answer = await session(forge(cookie));
-    expectNobody(answer);
-    expect(answer.headers).not.toHaveProperty('set-cookie');
+    for (const forged of [
+      `bot_relay_session=${id}`,
+      signedCookie(id, 'another-secret-another-secret-0123456789'),
+      cookie.replace(id, 'x'.repeat(32)),
+      `${cookie}; ${cookie}`,
+      `a=b;\xa0${cookie}`,
+    ]) {
+      const answer = await session(forged);
+      expectNobody(answer);
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+    }
     expect(reads).not.toHaveBeenCalled();
-  });
-
-  test('in each of two Cookie headers opens no session, and the store is not asked', async () => {
-    const reads = jest.spyOn(relay.sessions, 'get');
-    const headers = [`Cookie: ${cookie}`, 'Connection: close'];
-    const client = rawClient(relay.port, rawMessage({ cookie, headers }));
-    await client.closed;
-    expectProblem(parseAnswer(client.text()), 401, 'unauthenticated');
-    expect(reads).not.toHaveBeenCalled();
-    expect(sent()).toBe(0);
-  });
-
-  test('that is signed but unknown to the store opens no session', async () => {
-    const answer = await session(signedCookie('z'.repeat(32)));
-    expectNobody(answer);
-    expect(answer.headers).not.toHaveProperty('set-cookie');
   });
 
   test('whose session cannot be read from the store is answered with 503, never as anonymous', async () => {
@@ -165,42 +139,30 @@ describe('a session cookie', () => {
     expect(answer.headers['retry-after']).toBe('1');
     expect(answer.body).not.toContain('away');
   });
-});
 
-describe('without a session', () => {
-  test('GET /auth/session says that nobody is signed in, and is not stored', async () => {
+  test('without a session is told that nobody is signed in, which is not stored', async () => {
     const answer = await call(relay.port, '/auth/session');
     expectNobody(answer);
     expect(answer.headers['cache-control']).toBe('no-store');
     expect(answer.headers).not.toHaveProperty('set-cookie');
   });
 
-  test.each([
-    ['POST', BOT_PATH],
-    ['POST', '/auth/logout'],
-    ['POST', '/auth/logout-all'],
-  ])(
-    '%s %s is refused in JSON, without a redirect or WWW-Authenticate, whatever is accepted',
-    async (method, path) => {
-      for (const Accept of ['text/event-stream', '*/*', 'text/html', 'nonsense', '']) {
-        for (const more of [{ 'X-Requested-With': 'XMLHttpRequest' }, NAVIGATION]) {
-          const headers = { ...more, Accept, 'Content-Type': 'application/json' };
-          const answer = await call(relay.port, path, {
-            method,
-            headers,
-            ...(method === 'POST' && { body: MESSAGE }),
-          });
-          expectProblem(answer, 401, 'unauthenticated');
-          for (const name of ['www-authenticate', 'location', 'set-cookie'])
-            expect(answer.headers).not.toHaveProperty(name);
-        }
+  test.each([BOT_PATH, '/auth/logout', '/auth/logout-all'])(
+    'without a session is refused at %s in JSON, without a redirect or WWW-Authenticate, whatever is accepted',
+    async (path) => {
+      for (const accepts of [{ Accept: 'text/event-stream' }, { Accept: 'nonsense' }, NAVIGATION]) {
+        const headers = { 'Content-Type': 'application/json', ...accepts };
+        const answer = await call(relay.port, path, { method: 'POST', headers, body: MESSAGE });
+        expectProblem(answer, 401, 'unauthenticated');
+        for (const name of ['www-authenticate', 'location', 'set-cookie'])
+          expect(answer.headers).not.toHaveProperty(name);
       }
       expect(sent()).toBe(0);
     },
   );
 });
 
-describe('logout', () => {
+describe('a logout', () => {
   async function expectEnded() {
     expect(await held()).toBeNull();
     expectNobody(await session());
@@ -214,16 +176,6 @@ describe('logout', () => {
     expect(answer.headers['set-cookie']?.[0]).toMatch(/^bot_relay_session=;.*Expires=Thu, 01 Jan 1970/);
     await expectEnded();
     expectProblem(await logout(), 401, 'unauthenticated');
-  });
-
-  test('during a stream is not undone by the end of the stream', async () => {
-    service = STREAM_HEAD;
-    const client = pair.ask({ cookie, headers: ['X-Request-Id: open-stream-1'] });
-    await client.waitFor('\r\n\r\n');
-    expect(await logout()).toMatchObject({ status: 204 });
-    pair.upstream.sockets.at(-1)?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
-    await relay.logLine(({ requestId }) => requestId === 'open-stream-1');
-    await expectEnded();
   });
 
   test('is not undone by a message that has read the session before', async () => {
@@ -249,14 +201,220 @@ describe('logout', () => {
   test.each([
     ['/auth/logout', 'remove'],
     ['/auth/logout-all', 'removeUser'],
-  ] as const)('while the store fails is 503, and asks it for nothing more: %s', async (path, method) => {
-    const writes = spies('extend', 'set');
-    jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
+  ] as const)('at %s while the store fails is 503, and changes nothing', async (path, method) => {
+    const fails = jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
     const answer = await ask(path, cookie, 'POST');
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers).not.toHaveProperty('set-cookie');
-    for (const write of writes) expect(write).not.toHaveBeenCalled();
-    jest.restoreAllMocks();
+    fails.mockRestore();
     expect(isSignedIn(await session())).toBe(true);
+  });
+});
+
+const GOOD = JSON.stringify({ username: USER.name, password: CANARY.password });
+const login = (body = GOOD, Cookie = '') =>
+  call(relay.port, '/auth/login', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Cookie },
+    body,
+  });
+const cookieOf = ({ headers }: Answer) => headers['set-cookie']?.[0]?.split(';')[0] as string;
+
+describe('a sign-in with a password', () => {
+  test('answers like /auth/session, with limits of 30 minutes and 8 hours, and writes its session once', async () => {
+    const [before, writes] = [Date.now(), writesOf()];
+    const answer = await login();
+    const after = Date.now();
+    expect([answer.status, writes()]).toEqual([200, [1, 0, 0]]);
+    const shown = JSON.parse(answer.body);
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    expect(shown).toEqual({ user: { id: 'ada', name: 'ada' }, idleExpiresAt: time, absoluteExpiresAt: time });
+    const [idle, absolute] = [Date.parse(shown.idleExpiresAt), Date.parse(shown.absoluteExpiresAt)];
+    expect(absolute - idle).toBe(8 * 60 * MINUTE - 30 * MINUTE);
+    const begunAt = idle - 30 * MINUTE;
+    expect([before <= begunAt, begunAt <= after]).toEqual([true, true]);
+    expect((await session(cookieOf(answer))).body).toBe(answer.body);
+  });
+
+  test.each([
+    '{"username":"ada","password":"wrong"}',
+    '{"username":"eve","password":"wrong"}',
+    '{"username":"__proto__","password":"wrong"}',
+    '{"username":"ada"}',
+    'null',
+    '{"username":{"$ne":1},"password":{"$ne":1}}',
+    `{"username":"ada","password":"${'x'.repeat(1025)}"}`,
+  ])('answers %.45s with the same 401, without a cookie, and changes no session', async (body) => {
+    const writes = writesOf();
+    const answer = await login(body, cookie);
+    const { detail } = expectProblem(answer, 401, 'invalid_credentials');
+    expect(detail).toBe('The user name or the password is wrong.');
+    for (const name of ['set-cookie', 'www-authenticate']) expect(answer.headers).not.toHaveProperty(name);
+    expect(writes()).toEqual([0, 0, 0]);
+    expect(isSignedIn(await session())).toBe(true);
+  });
+
+  test('refuses a body of more than 4 KiB', async () => {
+    expectProblem(await login(JSON.stringify({ username: 'x'.repeat(4096) })), 413, 'body_too_large');
+  });
+
+  test.each(['remove', 'set'] as const)(
+    'is 503 without a cookie if the store fails at %s',
+    async (method) => {
+      const set = jest.spyOn(relay.sessions, 'set');
+      jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
+      const answer = await login(GOOD, cookie);
+      expectProblem(answer, 503, 'session_store_unavailable');
+      expect(answer.body).not.toContain('away');
+      expect(answer.headers).not.toHaveProperty('set-cookie');
+      expect(set).toHaveBeenCalledTimes(method === 'set' ? 1 : 0);
+    },
+  );
+
+  test('stores nothing and sets no cookie if all sessions of the user end meanwhile', async () => {
+    const { startTime } = relay.sessions;
+    jest.spyOn(relay.sessions, 'startTime').mockImplementationOnce(async (owner) => {
+      const time = await startTime(owner);
+      await relay.sessions.removeUser(owner.userId);
+      return time;
+    });
+    const answer = await login();
+    expectProblem(answer, 400, 'sign_in_failed');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(await relay.sessions.removeUser(USER.name)).toBe(0);
+  });
+
+  test('gives another id than the session before, which it ends', async () => {
+    const after = cookieOf(await login(GOOD, cookie));
+    expect(idOf(after)).not.toBe(id);
+    expect(await held()).toBeNull();
+    expectNobody(await session());
+    expect(isSignedIn(await session(after))).toBe(true);
+  });
+
+  test('never uses an id of the request, even a signed one', async () => {
+    const planted = signedCookie('planted-id-planted-id-planted-id');
+    expect(idOf(cookieOf(await login(GOOD, planted)))).not.toContain('planted');
+    expectNobody(await session(planted));
+  });
+
+  test('does not wait any more when its client leaves', async () => {
+    const [began, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const post = passwordLogin({
+      limitByAddress: async () => {},
+      checkOrigin: () => {},
+      body: { maxBytes: 4096, timeoutMs: 60_000 },
+      attempts: {
+        refuse: async () => {},
+        async attempt(_by, _check, signal) {
+          began.resolve();
+          await once(signal, 'abort');
+          ended.resolve();
+          throw signal.reason;
+        },
+      },
+      users: { has: () => true, verify: async () => undefined },
+      sessions: { begin: () => Promise.reject(new Error('no session begins')) },
+    });
+    const stage = await startTestApp((app) => route(app, '/auth/login', { post }));
+    const client = rawClient(stage.port, rawMessage({ path: '/auth/login', body: GOOD }));
+    await began.promise;
+    client.socket.destroy();
+    await ended.promise;
+    await stage.close();
+  });
+});
+
+describe('the watch of a session', () => {
+  const LIMITS = { idleMs: 4_000, absoluteMs: 60_000 };
+
+  /** A session in a store, and its watch. */
+  async function start() {
+    jest.useFakeTimers();
+    const sessions = memorySessionStore();
+    const key = 'the-key';
+    const own = { ...startSession({ id: 'ada', name: 'Ada' }, LIMITS, Date.now()), key };
+    await sessions.set(key, own);
+    // No removal is heard.
+    const listened = jest.spyOn(sessions, 'listen').mockReturnValue();
+    const endMessages = jest.fn();
+    const watch = watchSessions({ sessions, limits: LIMITS, endMessages });
+    return {
+      ...{ sessions, session: own, endMessages, watch },
+      listener: listened.mock.calls[0]?.[0] as RemovalListener,
+      silent: () => watch.add({ session: own, bytes: () => 0 }),
+      expectEnded: () =>
+        expect(endMessages).toHaveBeenCalledWith(key, expect.objectContaining({ code: 'session_ended' })),
+    };
+  }
+  const passed = (ms: number) => jest.advanceTimersByTimeAsync(ms);
+
+  test('extends it for a message that carries bytes, while silent streams come and go', async () => {
+    const { session, endMessages, watch, silent } = await start();
+    let bytes = 0;
+    watch.add({ session, bytes: () => bytes });
+    for (let n = 0; n < 100; n += 1) {
+      bytes += 1;
+      const leave = silent();
+      await passed(100);
+      leave();
+    }
+    expect(endMessages).not.toHaveBeenCalled();
+  });
+
+  test('ends a stream that does not use it at its idle limit', async () => {
+    const { endMessages, silent, expectEnded } = await start();
+    silent();
+    await passed(LIMITS.idleMs - 600);
+    expect(endMessages).not.toHaveBeenCalled();
+    await passed(1_200);
+    expectEnded();
+  });
+
+  test('asks for it again if it was read before removals may have been missed', async () => {
+    const { sessions, session, watch, listener, expectEnded } = await start();
+    const missedRemovals = watch.missedRemovals();
+    await sessions.remove(session.key);
+    listener.missed();
+    watch.add({ session, missedRemovals, bytes: () => 0 });
+    await passed(600);
+    expectEnded();
+  });
+
+  test('asks for it later if it was extended', async () => {
+    const { sessions, session, endMessages, watch, silent } = await start();
+    const state = jest.spyOn(sessions, 'state');
+    silent();
+    // Another message of the session has extended it.
+    const extended = { ...session, idleExpiresAt: session.idleExpiresAt + 5_000 };
+    watch.add({ session: extended, bytes: () => 0 });
+    await passed(LIMITS.idleMs + 4_000);
+    expect(state).not.toHaveBeenCalled();
+    expect(endMessages).not.toHaveBeenCalled();
+  });
+
+  test('leaves it alone while its store still has it, if the clock of this instance is fast', async () => {
+    const { session, sessions, endMessages, silent, expectEnded } = await start();
+    const state = jest.spyOn(sessions, 'state').mockResolvedValue(session.idleExpiresAt);
+    silent();
+    await passed(LIMITS.idleMs + 5_000);
+    expect(endMessages).not.toHaveBeenCalled();
+    // It is not asked for at each tick.
+    expect(state.mock.calls.length).toBeLessThanOrEqual(6);
+    state.mockResolvedValue('missing');
+    await passed(2_000);
+    expectEnded();
+  });
+
+  test('has one timer for all sessions, which ends when none has a message and begins again with the next', async () => {
+    const { silent } = await start();
+    const others = jest.getTimerCount();
+    const leaves = [silent(), silent()];
+    expect(jest.getTimerCount()).toBe(others + 1);
+    for (const leave of leaves) leave();
+    await passed(600);
+    expect(jest.getTimerCount()).toBe(others);
+    silent();
+    expect(jest.getTimerCount()).toBe(others + 1);
   });
 });

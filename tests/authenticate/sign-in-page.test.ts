@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { localPath } from '../../src/authenticate/oidc/return-to.ts';
 import { type Answer, call } from '../harness/clients/call.ts';
 import { NAVIGATION, type Oidc, startOidc } from '../harness/relay/oidc-relay.ts';
 
@@ -29,23 +31,16 @@ const lineOf = ({ headers }: Answer, { relay } = oidc) =>
 
 describe('a sign-in that failed is answered with', () => {
   test.each([
-    ['a page', 'a navigation', { 'Sec-Fetch-Mode': 'navigate' }, HTML],
-    ['a page', 'a navigation that accepts anything', { 'Sec-Fetch-Mode': 'navigate', Accept: '*/*' }, HTML],
+    ['a page', 'a navigation', { 'Sec-Fetch-Mode': 'navigate', Accept: '*/*' }, HTML],
     ['a page', 'an old browser', { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' }, HTML],
-    ['JSON', 'fetch', { 'Sec-Fetch-Mode': 'cors', Accept: '*/*' }, JSON_TYPE],
     ['JSON', 'fetch that accepts pages', { 'Sec-Fetch-Mode': 'same-origin', Accept: 'text/html' }, JSON_TYPE],
     ['JSON', 'a client that prefers JSON', { Accept: 'application/json, text/html;q=0.9' }, JSON_TYPE],
     ['JSON', 'a client that refuses pages', { Accept: 'text/html;q=0, */*' }, JSON_TYPE],
     ['JSON', 'a client with a broken header', { Accept: ';;,=/text/html' }, JSON_TYPE],
-    ['JSON', 'a client that asks for JSON', { Accept: 'application/json' }, JSON_TYPE],
     ['JSON', 'a client that accepts anything', { Accept: '*/*' }, JSON_TYPE],
     ['JSON', 'a client without preferences', {}, JSON_TYPE],
   ])('%s to %s', async (_, __, headers, type) => {
     expect(await ask(NO_SIGN_IN, headers)).toMatchObject({ status: 400, headers: { 'content-type': type } });
-    expect(await ask('/auth/login', headers)).toMatchObject({
-      status: 503,
-      headers: { 'content-type': type, 'retry-after': '5' },
-    });
   });
 
   test('the same headers, and the same code and cause in the log, for a page and for JSON', async () => {
@@ -57,7 +52,8 @@ describe('a sign-in that failed is answered with', () => {
       ['/auth/login', 'identity_provider_unavailable', expect.stringMatching(/\w/)],
       [NO_SIGN_IN, 'sign_in_failed', 'no_such_sign_in'],
     ] as const) {
-      const [json, page] = [await ask(path), await visit(path)];
+      const [json, page] = await Promise.all([ask(path), visit(path)]);
+      expect([json, page].map(({ headers }) => headers['content-type'])).toEqual([JSON_TYPE, HTML]);
       expect(kept(page)).toEqual(kept(json));
       const told = async (answer: Answer) => {
         const { status, outcome, cause, route, level } = await lineOf(answer);
@@ -120,13 +116,11 @@ describe('the page', () => {
 describe('its link', () => {
   test.each([
     ['/chat?tab=1&x="<y>', '/auth/login?returnTo=%2Fchat%3Ftab%3D1%26x%3D%22%3Cy%3E'],
-    ['/it%27s', '/auth/login?returnTo=%2Fit%2527s'],
     ['//evil.example', '/auth/login?returnTo=%2F'],
-    ['', '/auth/login?returnTo=%2F'],
   ])('leads to a new sign-in, which returns to %s', async (returnTo, link) => {
     own = await startOidc();
     own.provider.isDown = true;
-    const query = returnTo && `?returnTo=${encodeURIComponent(returnTo)}`;
+    const query = `?returnTo=${encodeURIComponent(returnTo)}`;
     expect(linkOf(await visit(`/auth/login${query}`, {}, own.relay))).toEqual([link, 'Try again']);
     // The link works.
     own.provider.isDown = false;
@@ -135,13 +129,22 @@ describe('its link', () => {
     expect((await browser.comeBack(back)).headers.location).toBe(link.endsWith('%2F') ? '/' : returnTo);
   });
 
-  test('keeps the return path if the sign-in fails at its end', async () => {
-    own = await startOidc();
+  test('leads a user who is not allowed to a sign-in as somebody else', async () => {
+    own = await startOidc({
+      environment: { OIDC_SCOPES: 'openid groups', OIDC_REQUIRED_CLAIM: 'groups:chat-users' },
+    });
     const browser = own.browser();
-    const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }));
-    own.provider.isDown = true;
+    const back = await browser.atProvider(await browser.begin({ query: '?returnTo=/chat' }), 'mallory');
     const page = await browser.comeBack(back, NAVIGATION);
-    expect([page.status, linkOf(page)]).toEqual([503, ['/auth/login?returnTo=%2Fchat', 'Try again']]);
+    const link = '/auth/login?returnTo=%2Fchat&amp;prompt=login';
+    expect([page.status, linkOf(page)]).toEqual([403, [link, 'Sign in as somebody else']]);
+    expect(page.body).toContain('The identity provider knows you, but your account may not use this.');
+    expect(page.body).not.toMatch(/mallory|claim_/);
+    expect(await lineOf(page, own)).toMatchObject({
+      level: 'info',
+      cause: 'claim_differs',
+      userId: 'mallory',
+    });
   });
 
   test('keeps the return path if there were too many requests, and below the base path', async () => {
@@ -169,5 +172,137 @@ describe('its link', () => {
     expect(page).toMatchObject({ status: 503, headers: { 'content-type': HTML, 'retry-after': '1' } });
     expect(page.headers.connection).toBe('close');
     expect(linkOf(page)?.[0]).toBe('/auth/login?returnTo=%2Fchat');
+  });
+});
+
+const OWN = 'https://own.example';
+const AUTH = '/chat-api/auth';
+const AUTH_DECODED = /^\/chat-api\/auth(\/|$)/i;
+
+/** `text` decoded as by a server that leaves what is broken. */
+const decoded = (text: string) =>
+  text.replace(/(%[0-9a-f]{2})+/gi, (bytes) => Buffer.from(bytes.replaceAll('%', ''), 'hex').toString());
+
+/**
+ * Why a browser could come to another place than a path of this origin by `location`; undefined if it cannot. Written in
+ * another way than the code: all readings are tried of servers that decode up to three times, of those that take
+ * characters of other widths as plain ones, and of those that drop what cannot be seen.
+ */
+function dangerOf(location: string): string | undefined {
+  if (!/^\/[\x21-\x7e]*$/.test(location) || location.includes('\\')) return 'not a path in visible ASCII';
+  if (/\p{Cc}/u.test(decoded(location))) return 'a control character';
+  const path = location.replace(/[?#].*$/, '');
+  const times = [path, decoded(path), decoded(decoded(path)), decoded(decoded(decoded(path)))];
+  const readings = times
+    .flatMap((one) => [one, one.normalize('NFKC'), one.replace(/[\p{C}\p{Z}]/gu, '')])
+    .flatMap((one) => [one, one.replaceAll('\\', '/')])
+    .flatMap((one) => [one, one.replace(/[?#]/g, '_')]);
+  for (const reading of readings) {
+    if (!URL.canParse(reading, OWN) || new URL(reading, OWN).origin !== OWN) return 'another origin';
+    if (reading.includes('//')) return 'what a server may take for a host';
+  }
+  const paths = readings.filter((one) => !/[?#]/.test(one)).map((one) => new URL(one, OWN).pathname);
+  if (paths.some((one) => AUTH_DECODED.test(one))) return 'the next sign-in';
+  return undefined;
+}
+
+const split = (text: string) => text.trim().split(/\s+/);
+
+/** At least one for each rule. */
+const HOSTILE = [
+  ...split(String.raw`
+    chat evil.example // //evil.example /chat//evil.example /\evil.example /chat?next=\evil https://evil.example
+    javascript:alert(1) /%e2%80%8b/evil /%25e2%2580%258b/evil /%ef%bc%8fevil /%EF%BC%BCevil /%ef%b9%a8evil /%c2%80
+    /%e2%80%a8/evil /%e2%80%a9/evil /%2fevil.example /%25252fevil.example /%5cevil.example /%%32%66evil
+    /chat?a=%0d%0aX:1 /chat?a=%250d%250aX:1 /chat#%0a /%257f /%c0%afevil /%ed%a0%80/x /%ff /% /%252 /%u2f
+    /. /chat/.. /chat/../x /%2e%2e/x /%252e%252e/x /%ef%bc%8e%ef%bc%8e/x /%e2%80%a5/x /chat/..?x=1
+    /chat-api/auth /chat-api/auth/ /chat-api/auth?x=1 /chat-api/auth#x /chat-api/AUTH/x /chat-api%252fauth
+    /chat-api/%61uth/x /chat-api/%ef%bd%81uth/login /chat-api/./auth`),
+  ...['', ' /chat', '/chat room', '/chat\0', '/chat?a=\tb', '/\x7f', '/b\u00fccher', '/\uff0fevil'],
+  ...[`/${'a'.repeat(512)}`, `/chat?q=${'a'.repeat(505)}`, `/${'"'.repeat(256)}`],
+];
+
+const GOOD = [
+  ...split(`
+    / /chat /chat/ /chat?room=7&tab=a#message-12 /chat? /chat?rate=100%25 /b%C3%BCcher/%E4%B8%AD%E6%96%87
+    /chat?next=https://elsewhere.example/x?y=z /chat?next=%2F%2Felsewhere.example /chat?path=a%2f..%2fb
+    /a/b%2Fc/d /files/.hidden /files/a..b/... /user@own.example/x:y;v=1,2 /~ada/(a)'!*$&= /chat-api
+    /chat?to=/chat-api/auth/login /chat-api/authors /x/chat-api/auth /auth/login`),
+  ...[`/${'a'.repeat(511)}`, `/chat?q=${'a'.repeat(504)}`],
+];
+
+const PARTS = [
+  ...split(String.raw`
+    / \ . .. : @ ? # ; % %25 evil.example https: chat chat-api auth AUTH %2f %252f %5c %2e %252e %3f %23 %09
+    %ef%bc%8f %ef%bc%8e %e2%80%8b %c2%ad %c0%af %61uth %32%66 %ff %E4%B8%AD %e2%80%a5`),
+  ...['\t', ' ', '\uff0f', '\u200b', '\u{1f600}'],
+];
+const attack = fc.oneof(
+  fc.array(fc.constantFrom(...PARTS), { maxLength: 8 }).map((parts) => parts.join('')),
+  fc.array(fc.constantFrom(...PARTS), { maxLength: 6 }).map((parts) => `/${parts.join('')}`),
+  fc.oneof(fc.string({ unit: 'binary-ascii' }), fc.string({ unit: 'grapheme' })).map((text) => `/${text}`),
+);
+const words = (characters: string) => fc.string({ unit: fc.constantFrom(...characters), maxLength: 12 });
+/** Paths of applications: any words, encoded; their queries and fragments may hold whatever is visible. */
+const harmless = fc
+  .tuple(
+    fc.array(
+      words("aZ7-_.~ü中😀 '()*+,").map((word) => encodeURIComponent(`x${word}`)),
+      { maxLength: 5 },
+    ),
+    fc.option(
+      words('aZ7/?:@[]&=+.,#"~').map((text) => `?${text}`),
+      { nil: '' },
+    ),
+    fc.option(
+      words('aZ7ü/ \\%').map((text) => `#${encodeURIComponent(text)}`),
+      { nil: '' },
+    ),
+  )
+  .map(([path, query, fragment]) => `/${path.join('/')}${query}${fragment}`);
+
+describe('the return path of a sign-in', () => {
+  test('is / for each path that leads elsewhere for somebody, and for none', () => {
+    for (const value of [...HOSTILE, null]) expect([value, localPath(value, AUTH)]).toEqual([value, '/']);
+  });
+
+  test('is unchanged for each good path, however long', () => {
+    for (const value of GOOD) expect([localPath(value, AUTH), dangerOf(value)]).toEqual([value, undefined]);
+  });
+
+  test('is / or unchanged for any text, and on the own origin however it is read', () => {
+    let kept = 0;
+    const check = (text: string) => {
+      const path = localPath(text, AUTH);
+      if (path !== '/') kept += 1;
+      expect([path === '/' || path === text, dangerOf(path)]).toEqual([true, undefined]);
+    };
+    fc.assert(fc.property(attack, check), { numRuns: 5_000 });
+    // Some are harmless.
+    expect(kept).toBeGreaterThan(100);
+  });
+
+  test('is unchanged for any harmless path', () => {
+    fc.assert(
+      fc.property(harmless, (path) => {
+        expect([localPath(path, AUTH), dangerOf(path)]).toEqual([path, undefined]);
+      }),
+    );
+  });
+
+  test.each([
+    ['?returnTo=%2Fchat%2Froom%3Fid%3D7%26x%3Da%2520b%23message', '/chat/room?id=7&x=a%20b#message'],
+    ['?other=1&returnTo=/chat&prompt=none', '/chat'],
+    ['', '/'],
+    ['?returnTo[]=/chat', '/'],
+    ['?returnTo=//evil.example&returnTo=/chat', '/'],
+    ['?returnTo=/chat-api/auth/login', '/'],
+  ])('is, for the query %j, %s', async (query, path) => {
+    own = await startOidc({ environment: { BASE_PATH: '/chat-api' } });
+    const browser = own.browser();
+    const back = await browser.atProvider(await browser.begin({ query }));
+    // A returnTo in the callback's query has no effect.
+    back.searchParams.set('returnTo', 'https://evil.example/');
+    expect(await browser.comeBack(back)).toMatchObject({ status: 302, headers: { location: path } });
   });
 });

@@ -1,11 +1,21 @@
-import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import {
+  appendFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { type FileChanges, fileChanges } from '../../src/bots/file-changes.ts';
 import { call } from '../harness/clients/call.ts';
 import { errorEventIn } from '../harness/clients/error-event.ts';
+import { ALL_BUT_INTERVALS } from '../harness/clock/intervals.ts';
 import { until } from '../harness/clock/until.ts';
 import { samplesOf, total } from '../harness/relay/metric-samples.ts';
+import { freshFolder, stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
@@ -19,12 +29,12 @@ let pair: RelayAndUpstream;
 /** The keys that the bot service accepts. */
 let valid: Set<string>;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'bot-relay-reload-'));
+  folder = freshFolder();
   valid = new Set([CANARY.key, CANARY.secondKey]);
 });
 afterEach(async () => {
-  await pair.close();
-  rmSync(folder, { recursive: true });
+  await pair?.close();
+  await stopProcesses();
 });
 
 const put = (name: string, content: string | object) => {
@@ -57,23 +67,18 @@ const reloaded = (times = 1) => until(() => logged('reloaded').length === times)
 const failed = () => until(() => pair.relay.bots.lastFailure() !== undefined);
 
 describe('a file of keys that changes', () => {
-  test('is used from the next message on', async () => {
+  test('is used from the next message on, and that is logged once, by fingerprints', async () => {
     await startWithKeys(`${CANARY.key}\n`);
     expect(await keyOf()).toBe(CANARY.key);
     put('keys', `${CANARY.secondKey}\n${CANARY.key}\n`);
     await reloaded();
     expect(await keyOf()).toBe(CANARY.secondKey);
-  });
-
-  test('to a key that is refused works with the next key, and the refusal is logged', async () => {
-    await startWithKeys(CANARY.key);
-    put('keys', `bad-key,${CANARY.key}`);
-    await reloaded();
-    expect(await keyOf()).toBe(CANARY.key);
-    expect(pair.upstream.requests.map(({ all }) => all('x-api-key')[0])).toEqual(['bad-key', CANARY.key]);
-    expect(logged('upstream key rejected')).toMatchObject([
-      { level: 'warn', keyFingerprint: pair.relay.bots.keyRings.keys()[0]?.fingerprint },
-    ]);
+    const keys = pair.relay.bots.keyRings.keys().map(({ fingerprint }) => fingerprint);
+    expect(keys).toHaveLength(2);
+    expect(logged('reloaded')).toMatchObject([{ level: 'info', settings: { keys, own: {} } }]);
+    put('keys', CANARY.key);
+    await until(() => logged('reloaded').length >= 2);
+    expect(logged('reloaded')).toHaveLength(2);
   });
 
   test('has series at 0 for its new keys, so that the first refusal is an increase', async () => {
@@ -84,19 +89,6 @@ describe('a file of keys that changes', () => {
     const known = samplesOf(await pair.relay.metricsText()).filter(({ labels }) => labels.key === key);
     expect(known.map(({ value }) => value)).toEqual(known.map(() => 0));
     expect(known.map(({ labels }) => labels.outcome)).toContain('key_rejected');
-  });
-
-  test('is logged once, by fingerprints', async () => {
-    await startWithKeys(CANARY.key);
-    put('keys', `${CANARY.secondKey},${CANARY.key}`);
-    await reloaded();
-    const keys = pair.relay.bots.keyRings.keys().map(({ fingerprint }) => fingerprint);
-    expect(keys).toHaveLength(2);
-    expect(logged('reloaded')).toMatchObject([{ level: 'info', settings: { keys, own: {} } }]);
-    put('keys', CANARY.key);
-    await until(() => pair.relay.bots.keyRings.keys().length === 1);
-    await until(() => logged('reloaded').length >= 2);
-    expect(logged('reloaded')).toHaveLength(2);
   });
 });
 
@@ -205,50 +197,38 @@ describe('a bots file that changes', () => {
     expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
   });
 
-  test('makes the relay watch the key files that it names', async () => {
-    await startWithBots({});
-    put('own-keys', CANARY.key);
-    put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
-    await reloaded(1);
-    expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
-    put('own-keys', CANARY.secondKey);
-    await reloaded(2);
-    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
-  });
-
-  test('may name a file that is created later', async () => {
+  test('makes the relay watch the key files that it names, also one that is created later', async () => {
     await startWithBots({});
     put('bots.json', { 'acme/own': { keysFile: 'own-keys' } });
     await failed();
     expect(pair.relay.bots.lastFailure()?.problems).toEqual([
       'BOTS_FILE: acme/own keysFile names a file that cannot be read (ENOENT)',
     ]);
-    put('own-keys', CANARY.secondKey);
-    await reloaded();
-    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
+    put('own-keys', CANARY.key);
+    await reloaded(1);
     expect(logged('reload failed')).toHaveLength(1);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
+    put('own-keys', CANARY.secondKey);
+    await reloaded(2);
+    expect(await keyOf(OWN_PATH)).toBe(CANARY.secondKey);
   });
 });
 
 describe('reload()', () => {
-  test('reads the files at once', async () => {
+  test('reads the files at once, and logs its result, also if nothing has changed', async () => {
     await startWithKeys(CANARY.key);
     put('keys', CANARY.secondKey);
     pair.relay.bots.reload();
     expect(await keyOf()).toBe(CANARY.secondKey);
-  });
-
-  test('logs its result, also if nothing has changed', async () => {
-    await startWithKeys(CANARY.key);
     pair.relay.bots.reload();
-    expect(logged('reloaded')).toHaveLength(1);
+    expect(logged('reloaded')).toHaveLength(2);
     put('keys', '');
     pair.relay.bots.reload();
     pair.relay.bots.reload();
     expect(logged('reload failed')).toHaveLength(2);
-    put('keys', CANARY.secondKey);
-    await reloaded(2);
-    expect(logged('reload')).toHaveLength(4);
+    put('keys', CANARY.key);
+    await reloaded(3);
+    expect(logged('reload')).toHaveLength(5);
   });
 
   test('makes the next message try a refused key again', async () => {
@@ -256,12 +236,6 @@ describe('reload()', () => {
     await start({ UPSTREAM_API_KEYS: `${CANARY.key},${CANARY.secondKey}` });
     expect([await keyOf(), await keyOf()]).toEqual([CANARY.secondKey, CANARY.secondKey]);
     valid.add(CANARY.key);
-    pair.relay.bots.reload();
-    expect(await keyOf()).toBe(CANARY.key);
-  });
-
-  test('does nothing without files', async () => {
-    await start({ UPSTREAM_API_KEYS: CANARY.key });
     pair.relay.bots.reload();
     expect(await keyOf()).toBe(CANARY.key);
     expect(pair.relay.bots.lastFailure()).toBeUndefined();
@@ -288,4 +262,116 @@ test('a message that has begun keeps the keys that it began with', async () => {
     CANARY.key,
     CANARY.secondKey,
   ]);
+});
+
+describe('a file that is watched', () => {
+  const POLL_MS = 60;
+  let path: string;
+  let seen: string[];
+  let changes: FileChanges;
+  beforeEach(() => {
+    path = put('keys', 'old');
+    seen = [];
+  });
+  afterEach(() => {
+    changes.close();
+    jest.useRealTimers();
+  });
+
+  /** The content of the file, or why it cannot be read. */
+  function content(): string {
+    try {
+      return readFileSync(path, 'utf8');
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code ?? '';
+    }
+  }
+  function begin(): void {
+    const onChange = () => void seen.push(content());
+    changes = fileChanges({ files: () => [path], onChange, pollEveryMs: POLL_MS });
+  }
+  /** Watches the file, and says when it is looked at. */
+  function watchByHand(): void {
+    jest.useFakeTimers({ doNotFake: [...ALL_BUT_INTERVALS] });
+    begin();
+    jest.advanceTimersByTime(2 * POLL_MS);
+    expect(seen).toEqual(['old']);
+  }
+  /** Watches the file, and resolves once it has been read for the first time. */
+  async function watch(): Promise<void> {
+    begin();
+    await until(() => seen.length === 1);
+    seen = [];
+  }
+
+  test('is read again when it is written in place, replaced by a rename, deleted, and created again', async () => {
+    await watch();
+    writeFileSync(path, 'new');
+    await until(() => seen.length === 1);
+    for (const text of ['one', 'two']) {
+      writeFileSync(`${path}.tmp`, text);
+      renameSync(`${path}.tmp`, path);
+      await until(() => seen.at(-1) === text);
+    }
+    unlinkSync(path);
+    await until(() => seen.length === 4);
+    writeFileSync(path, 'back');
+    await until(() => seen.length === 5);
+    expect(seen).toEqual(['new', 'one', 'two', 'ENOENT', 'back']);
+  });
+
+  test('is read again when its folder is replaced behind a symbolic link, as in Kubernetes', async () => {
+    const place = (version: string, text: string) => {
+      mkdirSync(join(folder, version));
+      writeFileSync(join(folder, version, 'keys'), text);
+      symlinkSync(version, join(folder, '..data_tmp'));
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+    };
+    unlinkSync(path);
+    place('..2026_01', 'old');
+    symlinkSync('..data/keys', path);
+    await watch();
+    for (const [version, text] of [
+      ['..2026_02', 'new'],
+      ['..2026_03', 'one'],
+    ] as const) {
+      place(version, text);
+      await until(() => seen.at(-1) === text);
+    }
+    expect(seen).toEqual(['new', 'one']);
+  });
+
+  test('is read when it was changed before the first poll', async () => {
+    begin();
+    writeFileSync(path, 'new');
+    await until(() => seen.length > 0);
+    expect(seen).toEqual(['new']);
+  });
+
+  test('is read by readNow at once, changed or not, and the same change causes no second read', () => {
+    watchByHand();
+    changes.readNow();
+    expect(seen).toEqual(['old', 'old']);
+    writeFileSync(path, 'new');
+    changes.readNow();
+    jest.advanceTimersByTime(4 * POLL_MS);
+    expect(seen).toEqual(['old', 'old', 'new']);
+    changes.close();
+    writeFileSync(path, 'last');
+    jest.advanceTimersByTime(4 * POLL_MS);
+    expect(seen).toEqual(['old', 'old', 'new']);
+  });
+
+  test('is not read while it is being written', () => {
+    watchByHand();
+    writeFileSync(path, '');
+    for (const part of 'half-written'.split('')) {
+      jest.advanceTimersByTime(POLL_MS);
+      appendFileSync(path, part);
+    }
+    jest.advanceTimersByTime(POLL_MS);
+    expect(seen).toEqual(['old']);
+    jest.advanceTimersByTime(POLL_MS);
+    expect(seen).toEqual(['old', 'half-written']);
+  });
 });

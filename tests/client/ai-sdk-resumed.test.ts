@@ -1,6 +1,11 @@
-import { describe, expect, test } from '@jest/globals';
-import { botChatTransport } from '../../src/client/ai-sdk/bot-chat-transport.ts';
+import type { Chat } from '@ai-sdk/react';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { UIMessage } from 'ai';
+import { botChatTransport, loadMessages } from '../../src/client/ai-sdk/bot-chat-transport.ts';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
+import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { chatOf, chatStage, sayIn, sendIn, textsOf } from '../harness/clients/ai-sdk-chat.ts';
+import { type ChannelStage, OTHER_USER, startDemoStage } from '../harness/clients/channels.ts';
 import { heldCalls } from '../harness/clients/held-calls.ts';
 import { until } from '../harness/clock/until.ts';
 import { memoryStore } from '../harness/faults/cutting-front.ts';
@@ -133,4 +138,192 @@ describe('after a reload', () => {
     expect([chat.status, chat.error, chat.messages]).toEqual(['ready', undefined, []]);
     expect([runs(), kept.size]).toEqual([['Hello'], 0]);
   });
+});
+
+/** A chat that its page empties when its user has left, with one word of an answer. */
+async function emptied(client: BotClient) {
+  let left = 0;
+  const begun = await on.streaming(
+    client,
+    {
+      onUserLeft() {
+        left += 1;
+        begun.chat.messages = [];
+        begun.chat.clearError();
+      },
+    },
+    'a secret',
+  );
+  return { ...begun, left: () => left };
+}
+
+describe('a chat whose user leaves', () => {
+  const other = (client: BotClient) => client.signIn(OTHER_USER.name, OTHER_USER.password);
+
+  test('is emptied when another user signs in', async () => {
+    const client = await on.stage.signedIn();
+    const { chat, sent, run, left } = await emptied(client);
+    run.finish();
+    await sent;
+    await other(client);
+    expect([left(), textsOf(chat), chat.status]).toEqual([1, [], 'ready']);
+    const next = chat.sendMessage({ text: 'Mine' });
+    (await on.stage.bot.run('Mine')).answer('Yours');
+    await next;
+    expect([left(), textsOf(chat)]).toEqual([1, ['user: Mine', 'assistant: Yours']]);
+  });
+
+  test.each([
+    ['another user signs in', other],
+    ['the user signs out', (client: BotClient) => client.signOut()],
+  ])('shows nothing of an answer that is under way when %s', async (_, leave) => {
+    // The stream that goes on: its connection knows of no end of the session.
+    let late: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const going: typeof fetch = async (url, init) => {
+      if (!String(url).endsWith('message/sse')) return fetch(url, init);
+      const { signal: _signal, ...others } = init ?? {};
+      const response = await fetch(url, others);
+      const reader = response.body?.getReader();
+      const body = new ReadableStream<Uint8Array>({
+        async start(controller) {
+          late = controller;
+          const first = await reader?.read();
+          if (first?.value) controller.enqueue(first.value);
+        },
+      });
+      return new Response(body, response);
+    };
+    const client = await on.stage.signedIn({ fetch: going });
+    const { chat, sent, left } = await emptied(client);
+    await leave(client);
+    expect([left(), textsOf(chat)]).toEqual([1, []]);
+    const event = { eventType: 'asgard.message.delta', requestId: 'run-1', fact: deltaOf(' and more') };
+    late?.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(event)}\n\n`));
+    await sent;
+    expect([textsOf(chat), chat.status, chat.error]).toEqual([[], 'ready', undefined]);
+  });
+
+  test('looks for no answer any more, without an error', async () => {
+    const { store } = memoryStore();
+    await emptied(await on.stage.signedIn({ ids: store }));
+    const calls = heldCalls();
+    calls.hold('message/run');
+    const client = await on.stage.signedIn({ fetch: calls.fetch, ids: store });
+    const chat = chatOf(client);
+    const resumed = chat.resumeStream();
+    await until(() => calls.called.some((address) => address.includes('message/run')));
+    await other(client);
+    await resumed;
+    expect([chat.status, chat.error, textsOf(chat)]).toEqual(['ready', undefined, []]);
+  });
+});
+
+test('an answer that was stopped does not come back while its stop is under way', async () => {
+  const calls = heldCalls();
+  const answerSuspend = calls.hold('message/suspend');
+  const { store } = memoryStore();
+  const { chat } = await emptied(await on.stage.signedIn({ fetch: calls.fetch, ids: store }));
+  await chat.stop();
+  await chat.resumeStream();
+  expect([chat.status, textsOf(chat)]).toEqual(['ready', ['user: a secret', 'assistant: You']]);
+  expect(calls.called.filter((address) => address.includes('message/run'))).toEqual([]);
+  answerSuspend();
+});
+
+test('the settled messages of a channel and the answer that goes on are shown once', async () => {
+  const { store } = memoryStore();
+  const { run } = await emptied(await on.stage.signedIn({ ids: store }));
+  const client = await on.stage.signedIn({ ids: store });
+  const channel = createChannel(client, { id: 'my-chat' });
+  const leave = channel.subscribe(() => {});
+  await until(() => channel.getSnapshot().messages.at(-1)?.state === 'streaming');
+  await until(() => !channel.getSnapshot().isLoading);
+  const messages = channel.getSnapshot().messages.filter(({ state }) => state === 'done');
+  const chat = chatOf(client, { init: { messages: [...messages] } });
+  const resumed = chat.resumeStream();
+  await until(() => chat.status === 'streaming');
+  run.finish();
+  await resumed;
+  expect(textsOf(chat).filter((text) => text.startsWith('assistant'))).toEqual(['assistant: You']);
+  leave();
+});
+
+/** A chat as a page makes it after a reload. */
+async function loadedChat(client: BotClient, id: string): Promise<Chat<UIMessage>> {
+  return chatOf(client, { init: { id, messages: await loadMessages(client, id) } });
+}
+
+describe('loadMessages', () => {
+  let stage: ChannelStage;
+  beforeAll(async () => {
+    stage = await startDemoStage('echo', { OPERATIONS: 'message,chat', JOIN_GRACE_MS: '5000' });
+  });
+  afterAll(() => stage.close());
+  let count = 0;
+  let id: string;
+  beforeEach(() => {
+    id = `chat-${++count}`;
+  });
+  const newChat = (client: BotClient) => chatOf(client, { init: { id } });
+
+  test('has the questions and the answers, in order, and the next answer comes below them', async () => {
+    const client = await stage.signedIn();
+    await newChat(client).sendMessage({ text: 'Hello' });
+    const chat = await loadedChat(client, id);
+    expect(textsOf(chat)).toEqual(['user: Hello', 'assistant: You said: Hello']);
+    await chat.resumeStream();
+    await chat.sendMessage({ text: 'Again' });
+    expect(textsOf(chat).slice(2)).toEqual(['user: Again', 'assistant: You said: Again']);
+  });
+
+  test('has what has come of an answer that is under way, and its whole takes the place of that', async () => {
+    const { store } = memoryStore();
+    const words = Array.from({ length: 60 }, (_, at) => `word${at}`).join(' ');
+    const left = newChat(await stage.signedIn({ ids: store }));
+    await left.sendMessage({ text: 'Hello' });
+    void left.sendMessage({ text: words });
+    await until(() => `${textsOf(left)[3]}`.includes('word3'));
+    const chat = await loadedChat(await stage.signedIn({ ids: store }), id);
+    expect(textsOf(chat).slice(0, 3)).toEqual([
+      'user: Hello',
+      'assistant: You said: Hello',
+      `user: ${words}`,
+    ]);
+    await chat.resumeStream();
+    expect(textsOf(chat).slice(2)).toEqual([`user: ${words}`, `assistant: You said: ${words}`]);
+  });
+
+  test('is empty for a new chat, and for another user', async () => {
+    const client = await stage.signedIn();
+    expect(await loadMessages(client, id)).toEqual([]);
+    await newChat(client).sendMessage({ text: 'a secret' });
+    expect(await loadMessages(await stage.signedIn({}, OTHER_USER), id)).toEqual([]);
+  });
+
+  test('fails if nobody is signed in', async () => {
+    const client = await stage.signedIn();
+    await client.signOut();
+    await expect(loadMessages(client, id)).rejects.toMatchObject({ name: 'RelayError', status: 401 });
+  });
+
+  test('fails if the user signs out meanwhile', async () => {
+    const calls = heldCalls();
+    const client = await stage.signedIn({ fetch: calls.fetch });
+    await newChat(client).sendMessage({ text: 'a secret' });
+    const release = calls.hold('channel/metadata');
+    const loaded = loadMessages(client, id);
+    await until(() => calls.called.some((address) => address.includes('channel/metadata')));
+    await client.signOut();
+    release();
+    await expect(loaded).rejects.toMatchObject({ code: 'session_ended' });
+  });
+});
+
+test('without the group chat, loadMessages is empty', async () => {
+  const bare = await startDemoStage('echo', { OPERATIONS: 'message' });
+  try {
+    expect(await loadMessages(await bare.signedIn(), 'my-chat')).toEqual([]);
+  } finally {
+    await bare.close();
+  }
 });

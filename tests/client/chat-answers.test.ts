@@ -1,8 +1,7 @@
 /// <reference lib="dom" />
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { chatTab } from '../harness/browser/chat-tab.ts';
 import { describeInChromium } from '../harness/browser/chromium.ts';
-import type { ChatWindow } from './pages/chat-view.ts';
 
 const tab = chatTab({ permissions: ['clipboard-read', 'clipboard-write'] });
 const { announced, button, calls, enter, focused, twoFrames } = tab;
@@ -13,6 +12,7 @@ const alerts = () => tab.page.getByRole('alert').filter({ hasText: /\S/ }).allTe
 const MESSAGE = 'The bot service cannot be reached.';
 const AWAY = 'The assistant cannot be reached right now. Try again in a moment.';
 const OTHER = 'Something went wrong on our side. Try again.';
+const copied = () => tab.page.evaluate(() => navigator.clipboard.readText());
 /** The folded details of an error, as names and values. */
 const details = () =>
   tab.page
@@ -22,9 +22,8 @@ const details = () =>
 describeInChromium('an answer', () => {
   test('is read out once, when it has ended; until then the log is busy', async () => {
     const grow = (text: string, state: 'streaming' | 'done') =>
-      tab.page.evaluate(
-        ({ text, state }) => {
-          const { set, answer } = globalThis as ChatWindow;
+      tab.chat.evaluate(
+        ({ set, answer }, { text, state }) => {
           set({ messages: [answer({ id: 'one', text, state })] });
         },
         { text, state },
@@ -41,31 +40,20 @@ describeInChromium('an answer', () => {
     });
   });
 
-  test('says for how long it is waited for', async () => {
-    await enter('submitted');
-    // Each number is there for a second, and a busy browser is asked less often than that.
-    await tab.page.getByText(/^Waiting for the answer · [1-9]\d* s$/).waitFor();
-  });
-
-  test('shows that it is waited for, and that it goes on while nothing comes', async () => {
-    const dots = tab.page.locator('.dots');
-    await enter('submitted');
-    expect(await dots.isVisible()).toBe(true);
-    await enter('streaming');
-    expect(await dots.isVisible()).toBe(false);
-    await dots.waitFor();
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
-      set({ messages: [answer({ text: 'More', state: 'done' })] });
-    });
-    expect(await dots.isVisible()).toBe(false);
-  });
-
   test('can be copied, judged, and asked for again', async () => {
     await enter('done');
     await button('Copy answer').click();
     await button('Copied').waitFor();
-    expect(await tab.page.evaluate(() => navigator.clipboard.readText())).toMatch(/^## Parcels/);
+    expect(await copied()).toMatch(/^## Parcels/);
+    const places = () =>
+      tab.page
+        .locator('.actions button')
+        .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().left));
+    const before = await places();
+    await button('Copy message').click();
+    await button('Copied').nth(1).waitFor();
+    expect(await copied()).toBe('Where is my parcel?\nI wait for it.');
+    expect(await places()).toEqual(before);
     await button('Copy').click();
     await tab.page.waitForFunction(async () => /^track --parcel/.test(await navigator.clipboard.readText()));
     expect(await button('Good answer').getAttribute('aria-pressed')).toBe('true');
@@ -75,21 +63,6 @@ describeInChromium('an answer', () => {
     expect(judged).toEqual(['feedback', expect.any(String), 'BAD']);
     expect(asked).toEqual(['regenerate', judged?.[1]]);
     expect(await focused()).toBe('Message');
-  });
-
-  test('says that it was not copied where there is no clipboard', async () => {
-    await enter('done');
-    const names = ['Copy answer', 'Copy'];
-    await tab.page.evaluate(() =>
-      Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true }),
-    );
-    for (const name of names) {
-      await button(name).click();
-      await button('Not copied: select the text').waitFor();
-      await button(name).waitFor();
-    }
-    await tab.page.evaluate(() => delete (navigator as { clipboard?: unknown }).clipboard);
-    expect(await announced()).toEqual(names.map(() => 'Not copied: select the text'));
   });
 
   test('that failed says why, with its request id, and is asked for again once', async () => {
@@ -107,21 +80,6 @@ describeInChromium('an answer', () => {
       element.click();
     });
     expect((await calls()).filter(([name]) => name === 'regenerate')).toHaveLength(1);
-  });
-
-  test('of the user and of the bot can be copied, and no other button moves', async () => {
-    await enter('done');
-    const places = () =>
-      tab.page
-        .locator('.actions button')
-        .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().left));
-    const before = await places();
-    await button('Copy message').click();
-    await button('Copied').waitFor();
-    expect(await places()).toEqual(before);
-    expect(await tab.page.evaluate(() => navigator.clipboard.readText())).toBe(
-      'Where is my parcel?\nI wait for it.',
-    );
   });
 
   test('that is bad can get a comment, which is sent after the verdict', async () => {
@@ -146,7 +104,7 @@ describeInChromium('an answer', () => {
 
   test('keeps a comment that could not be sent', async () => {
     await enter('comment');
-    await tab.page.evaluate(() => (globalThis as ChatWindow).refuse({ code: 'unreachable' }));
+    await tab.chat.evaluate(({ refuse }) => refuse({ code: 'unreachable' }));
     const field = tab.page.getByRole('textbox', { name: 'What was wrong?' });
     await field.fill('Not Hamburg');
     await tab.page.locator('.comment [type=submit]').click();
@@ -170,8 +128,7 @@ describeInChromium('an answer', () => {
   });
 
   test('uses no tool any more when it has ended', async () => {
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: {} } as const;
       const parts = [{ ...tool, state: 'input-available' } as const];
       set({ messages: [answer({ id: 'one', state: 'streaming', parts })] });
@@ -181,8 +138,7 @@ describeInChromium('an answer', () => {
   });
 
   test('shows no more of a long value than can be read', async () => {
-    const shown = await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    const shown = await tab.chat.evaluate(({ set, answer }) => {
       const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: {} } as const;
       const parts = [{ ...tool, state: 'output-available', output: 'x'.repeat(100_000) } as const];
       set({ messages: [answer({ parts })] });
@@ -192,8 +148,7 @@ describeInChromium('an answer', () => {
   });
 
   test('goes on where a value of a tool has too many others in each other', async () => {
-    await tab.page.evaluate(() => {
-      const { set, answer, question } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer, question }) => {
       const input = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`);
       const call = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input } as const;
       const asked = { ...call, toolCallId: '2', state: 'approval-requested', approval: { id: '2' } } as const;
@@ -207,9 +162,8 @@ describeInChromium('an answer', () => {
 
   test('keeps the focus on a tool when that has ended, and when the answer has', async () => {
     const show = (state: 'streaming' | 'done', hasOutput: boolean) =>
-      tab.page.evaluate(
-        ([state, hasOutput]) => {
-          const { set, answer } = globalThis as ChatWindow;
+      tab.chat.evaluate(
+        ({ set, answer }, [state, hasOutput]) => {
           const tool = { type: 'dynamic-tool', toolName: 'clock', toolCallId: '1', input: 'now' } as const;
           const part = hasOutput
             ? ({ ...tool, state: 'output-available', output: 'noon' } as const)
@@ -239,8 +193,7 @@ describeInChromium('an answer', () => {
   });
 
   test('has its day above it, once for all messages of that day', async () => {
-    await tab.page.evaluate(() => {
-      const { set, question, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, question, answer }) => {
       const at = (ms: number) => ({ metadata: { createdAt: ms } });
       const now = Date.now();
       set({
@@ -273,8 +226,7 @@ describeInChromium('an answer', () => {
   test('keeps its end in view, unless the reader has scrolled back', async () => {
     const log = tab.page.getByRole('log');
     const long = async (lines: number) => {
-      await tab.page.evaluate((lines) => {
-        const { set, answer } = globalThis as ChatWindow;
+      await tab.chat.evaluate(({ set, answer }, lines) => {
         set({ messages: [answer({ id: 'one', state: 'streaming', text: 'line\n\n'.repeat(lines) })] });
       }, lines);
       await log
@@ -326,138 +278,56 @@ describeInChromium('the cursor of an answer that comes', () => {
 describeInChromium('an error', () => {
   const FAILED = { code: 'unreachable', requestId: '0a1b-2c3d' };
   const AWAY_IN_ARABIC = 'تعذّر الوصول إلى المساعد الآن. حاول مرة أخرى بعد قليل.';
-  /** The sentences of errors, without what is folded. */
-  const whys = () =>
-    tab.page
-      .locator('.why')
-      .filter({ hasText: /\S/ })
-      .evaluateAll((all) => all.map((one) => (one.querySelector('[role=alert]') ?? one).textContent));
-  /** Has a call fail in a chat in this language, and returns what the chat says then. */
-  const failing = async (lang: string, where: string, failed: object) => {
-    await tab.page.evaluate((lang) => (globalThis as ChatWindow).show({ lang }), lang);
-    await tab.page.evaluate((failed) => (globalThis as ChatWindow).refuse(failed), failed);
-    if (where === 'note')
-      await tab.page.evaluate((failed) => {
-        const { set, answer } = globalThis as ChatWindow;
-        set({ error: answer({ failed }).error });
-      }, failed);
-    if (where === 'row')
-      await tab.page.evaluate((failed) => {
-        const { set, answer } = globalThis as ChatWindow;
-        set({ messages: [answer({ failed })] });
-      }, failed);
-    if (where === 'header') {
+  /** Has a call fail whose error is shown in this place. */
+  const PLACES: Readonly<Record<string, () => Promise<unknown>>> = {
+    note: () =>
+      tab.chat.evaluate(({ set, answer }, failed) => set({ error: answer({ failed }).error }), FAILED),
+    row: () =>
+      tab.chat.evaluate(({ set, answer }, failed) => set({ messages: [answer({ failed })] }), FAILED),
+    async header() {
       await tab.page.locator('summary.account').click();
       await button(/Sign out|تسجيل الخروج/).click();
-    }
-    if (where === 'form') {
-      await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
-      await tab.page.locator('[type=submit][part~=sign-in]').evaluate((element: HTMLButtonElement) => {
-        for (const input of element.form?.querySelectorAll('input') ?? []) input.value = 'x';
-        element.click();
-      });
-    }
-    await tab.page.locator('.why').filter({ hasText: /\S/ }).waitFor();
-    return whys();
+    },
+    async form() {
+      await tab.chat.evaluate(({ setUser }) => setUser(null));
+      for (const input of await tab.page.locator('.sign-in input').all()) await input.fill('x');
+      await tab.page.locator('[type=submit][part~=sign-in]').click();
+    },
   };
 
-  test.each(['note', 'header', 'form', 'row'])(
+  test.each(Object.entries(PLACES))(
     'is one plain sentence, and folded with it what an operator asks for: %s',
-    async (where) => {
-      expect(await failing('en', where, FAILED)).toEqual([AWAY]);
-      const values = ['0a1b-2c3d', 'unreachable', '502', MESSAGE];
-      const named = (names: readonly string[]) => names.flatMap((name, at) => [name, values[at]]);
-      expect(await details()).toEqual(named(['Request id', 'Error code', 'Status', 'Message']));
-      expect(await failing('ar', where, FAILED)).toEqual([AWAY_IN_ARABIC]);
-      expect(await details()).toEqual(named(['رقم الطلب', 'رمز الخطأ', 'الحالة', 'رسالة']));
+    async (_, fail) => {
+      for (const [lang, sentence, names] of [
+        ['en', AWAY, ['Request id', 'Error code', 'Status', 'Message']],
+        ['ar', AWAY_IN_ARABIC, ['رقم الطلب', 'رمز الخطأ', 'الحالة', 'رسالة']],
+      ] as const) {
+        await tab.chat.evaluate(({ show }, lang) => show({ lang }), lang);
+        await tab.chat.evaluate(({ refuse }, failed) => refuse(failed), FAILED);
+        await fail();
+        const why = tab.page.locator('.why').filter({ hasText: /\S/ });
+        await why.waitFor();
+        const told = await why.evaluate((one) => (one.querySelector('[role=alert]') ?? one).textContent);
+        expect(told).toBe(sentence);
+        const values = ['0a1b-2c3d', 'unreachable', '502', MESSAGE];
+        expect(await details()).toEqual(names.flatMap((name, at) => [name, values[at]]));
+      }
       expect(await tab.page.locator('details span[lang=en][dir=ltr]').textContent()).toBe(MESSAGE);
     },
   );
 
-  test.each(['note', 'header', 'form', 'row'])(
-    'of a code that users can do nothing about is one of our side: %s',
-    async (where) => {
-      expect(await failing('en', where, { code: 'x' })).toEqual([OTHER]);
-      expect(await failing('ar', where, { code: 'x' })).toEqual(['حدث خطأ من جانبنا. حاول مرة أخرى.']);
-    },
-  );
-
-  test('of an answer has the words of its code, and so has what is read out', async () => {
-    expect(await failing('ar', 'row', FAILED)).toEqual([AWAY_IN_ARABIC]);
-    await tab.page.evaluate((failed) => {
-      const { set, answer } = globalThis as ChatWindow;
+  test('of an answer that has begun is read out in the words of its code', async () => {
+    await tab.chat.evaluate(({ set, answer }, failed) => {
       set({ messages: [answer({ id: 'one', text: 'x', state: 'streaming' })] });
       set({ messages: [answer({ id: 'one', text: 'x', failed })] });
     }, FAILED);
-    expect(await announced()).toEqual([`الإجابة غير مكتملة. ${AWAY_IN_ARABIC}`]);
-  });
-});
-
-describeInChromium('after too many sign-ins, the form', () => {
-  const submit = () => tab.page.locator('.sign-in button');
-  async function refused(lang = 'en'): Promise<void> {
-    await tab.page.evaluate((lang) => {
-      const { show, set, refuse } = globalThis as ChatWindow;
-      show({ lang });
-      set({ session: null });
-      refuse({ code: 'too_many_attempts', retryAfter: 120 });
-    }, lang);
-    for (const input of await tab.page.locator('.sign-in input').all()) await input.fill('ada');
-    await submit().click();
-    await tab.page.locator('.sign-in [aria-disabled]').waitFor();
-    await tab.page.locator('.sign-in .why').filter({ hasText: /\S/ }).waitFor();
-  }
-
-  test('lets another user sign in at once, but not twice', async () => {
-    await refused();
-    expect(await submit().textContent()).toBe('Try again in 2 min');
-    await tab.page.getByLabel('User name').fill('bob');
-    expect(await submit().textContent()).toBe('Sign in');
-    await tab.page.evaluate(() => {
-      const { calls } = globalThis as ChatWindow;
-      calls.length = 0;
-      const form = document.querySelector('#chat')?.shadowRoot?.querySelector<HTMLFormElement>('.sign-in');
-      form?.requestSubmit();
-      form?.querySelector('input')?.dispatchEvent(new Event('input'));
-      form?.requestSubmit();
-    });
-    expect(await tab.page.evaluate(() => (globalThis as ChatWindow).calls)).toEqual([
-      ['signIn', 'bob', 'ada'],
-    ]);
-  });
-
-  test('waits no longer because the clock was set back, or the computer has slept', async () => {
-    await refused();
-    /** What the button shows when it was drawn with another clock. */
-    const shown = (skewMs: number) =>
-      tab.page.evaluate(async (skewMs) => {
-        const button = document.querySelector('#chat')?.shadowRoot?.querySelector('.sign-in button');
-        const { now } = Date;
-        await new Promise<void>((resolve) => {
-          Date.now = () => {
-            // All that is drawn with this time is there in the next task.
-            setTimeout(resolve);
-            return now() + skewMs;
-          };
-        });
-        Date.now = now;
-        return button?.textContent;
-      }, skewMs);
-    expect(await shown(-3_600_000)).toBe('Try again in 2 min');
-    // Of two minutes, one has gone by, and what the test took.
-    expect(await shown(60_000)).toMatch(/^Try again in [1-5]\d sec$/);
-  });
-
-  test('says how long in a form that suits each number in Arabic', async () => {
-    await refused('ar');
-    expect(await submit().textContent()).toBe('حاول مرة أخرى بعد 2 د');
+    expect(await announced()).toEqual([`The answer is not complete. ${AWAY}`]);
   });
 });
 
 describeInChromium('an answer that failed', () => {
   test('can be asked for again when the time is over, also if its row is made again', async () => {
-    const first = await tab.page.evaluate(async () => {
-      const { set, answer } = globalThis as ChatWindow;
+    const first = await tab.chat.evaluate(async ({ set, answer }) => {
       const failed = answer({ failed: { retryAfter: 60 } });
       set({ messages: [failed] });
       const now = performance.now.bind(performance);
@@ -472,8 +342,7 @@ describeInChromium('an answer that failed', () => {
   });
 
   test('is not shown and read out a second time by a history that failed with it', async () => {
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       const failed = answer({ failed: {} });
       if (failed.error) set({ messages: [failed], failedHistory: { error: failed.error, loadAgain() {} } });
     });
@@ -483,8 +352,7 @@ describeInChromium('an answer that failed', () => {
   });
 
   test('is said in the words of an operator who leaves the error out', async () => {
-    const said = await tab.page.evaluate(() => {
-      const { show, set, answer } = globalThis as ChatWindow;
+    const said = await tab.chat.evaluate(({ show, set, answer }) => {
       show({ words: { incomplete: 'Please call us.' } });
       set({ messages: [answer({ text: 'Half', failed: {} })] });
       return document.querySelector('#chat')?.shadowRoot?.querySelector('.answer .why')?.textContent;
@@ -493,50 +361,49 @@ describeInChromium('an answer that failed', () => {
   });
 
   test.each([
+    [false, [{ code: 'body_too_large', status: 413, retryable: false }]],
+    [false, [{ code: 'operation_not_enabled', status: 501, retryable: false }]],
+    [
+      true,
+      [
+        { code: 'busy', status: 503, retryable: 'new message' },
+        { code: 'connection_lost', status: 0 },
+      ],
+    ],
+    [true, [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }]],
+    // After signing in.
+    [true, [{ code: 'unauthenticated', status: 401, retryable: false }]],
+    [true, [{ code: 'run_over', status: 410, retryable: false }]],
+  ])('has a button only where it can help: %j, %j', async (canHelp, all) => {
+    for (const failed of all) {
+      await tab.chat.evaluate(({ set, answer }, failed) => set({ messages: [answer({ failed })] }), failed);
+      await tab.page.locator('.answer .why').filter({ hasText: /\S/ }).waitFor();
+      expect(await button('Regenerate').count()).toBe(canHelp ? 1 : 0);
+    }
+  });
+
+  test.each([
     ['unexpected_response', OTHER],
     ['', MESSAGE],
     ['own', MESSAGE],
   ])('has the words of the bot only if the bot itself has told it: %j', async (code, text) => {
-    await tab.page.evaluate((code) => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }, code) => {
       set({ messages: [answer({ failed: { code, status: 200 } })] });
     }, code);
     expect(await tab.page.locator('.answer .why').textContent()).toBe(text);
     expect(await tab.page.locator('.answer .why span[dir=auto]').count()).toBe(text === MESSAGE ? 1 : 0);
   });
-
-  test.each([
-    [{ code: 'body_too_large', status: 413, retryable: false }, false],
-    [{ code: 'upstream_refused', status: 422, retryable: false }, false],
-    [{ code: 'not_allowed', status: 403, retryable: false }, false],
-    [{ code: 'operation_not_enabled', status: 501, retryable: false }, false],
-    [{ code: 'busy', status: 503, retryable: 'new message' }, true],
-    [{ code: 'upstream_stream_broken', status: 502, retryable: false, maybeStarted: true }, true],
-    // After signing in.
-    [{ code: 'unauthenticated', status: 401, retryable: false }, true],
-    [{ code: 'session_ended', status: 401, retryable: false, maybeStarted: true }, true],
-    [{ code: 'run_over', status: 410, retryable: false }, true],
-    [{ code: 'connection_lost', status: 0 }, true],
-  ])('has a button only where it can help: %j', async (failed, canHelp) => {
-    await tab.page.evaluate((failed) => {
-      const { set, answer } = globalThis as ChatWindow;
-      set({ messages: [answer({ failed })] });
-    }, failed);
-    await tab.page.locator('.answer .why').filter({ hasText: /\S/ }).waitFor();
-    expect(await button('Regenerate').count()).toBe(canHelp ? 1 : 0);
-  });
 });
 
 describeInChromium('what is read out', () => {
   test('is the end of a session that the user has not ended', async () => {
-    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
-    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ isLoading: false }));
+    await tab.chat.evaluate(({ set }) => set({ session: null }));
+    await tab.chat.evaluate(({ set }) => set({ isLoading: false }));
     expect(await announced()).toEqual(['You are signed out.']);
   });
 
   test('is not that nobody was signed in at first', async () => {
-    await tab.page.evaluate(() => {
-      const { show, set } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ show, set }) => {
       show({ session: undefined });
       set({ session: null });
     });
@@ -544,8 +411,7 @@ describeInChromium('what is read out', () => {
   });
 
   test('is an error without its request id, which stands beside it', async () => {
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       set({ error: answer({ failed: { requestId: '0a1b' } }).error });
     });
     expect(await alerts()).toEqual([OTHER]);
@@ -565,7 +431,7 @@ describeInChromium('a file that is not uploaded', () => {
 
   test('keeps its name where that looks like the place of the error', async () => {
     await attach('a{error}b.txt');
-    await tab.page.evaluate(() => (globalThis as ChatWindow).finishUpload(undefined));
+    await tab.chat.evaluate(({ finishUpload }) => finishUpload(undefined));
     await tab.page.locator('.files li[data-state=error]').waitFor();
     expect(await announced()).toEqual([
       'a{error}b.txt is not attached. This is too large. Send less at once.',
@@ -574,9 +440,96 @@ describeInChromium('a file that is not uploaded', () => {
 
   test('is shown as such when nothing says why, since its user has left', async () => {
     await attach('a.txt');
-    await tab.page.evaluate(() => (globalThis as ChatWindow).finishUpload(undefined, false));
+    await tab.chat.evaluate(({ finishUpload }) => finishUpload(undefined, false));
     await tab.page.locator('.files li[data-state=error]').waitFor();
     expect(await tab.page.locator('.files li .note').textContent()).toBe('a.txt is not attached. ');
     expect(await announced()).toEqual(['a.txt is not attached. ']);
+  });
+});
+
+/** From here on, the clock of the page stands, and goes on as a test says. */
+describeInChromium('with the clock of the test, an answer', () => {
+  beforeAll(async () => {
+    await tab.page.clock.install();
+    await tab.page.clock.pauseAt(Date.now() + 60_000);
+  });
+
+  test('shows that it is waited for, and for how long', async () => {
+    await enter('submitted');
+    expect(await tab.page.locator('.dots').isVisible()).toBe(true);
+    await tab.page.clock.runFor(4_000);
+    await tab.page.getByText(/^Waiting for the answer · [34] s$/).waitFor();
+  });
+
+  test('shows that it goes on while nothing comes', async () => {
+    const dots = tab.page.locator('.dots');
+    await enter('streaming');
+    await tab.page.clock.runFor(4_900);
+    expect(await dots.isVisible()).toBe(false);
+    await tab.page.clock.runFor(200);
+    expect(await dots.isVisible()).toBe(true);
+    await tab.chat.evaluate(({ set, answer }) =>
+      set({ messages: [answer({ text: 'More', state: 'done' })] }),
+    );
+    expect(await dots.isVisible()).toBe(false);
+  });
+
+  test('says that it was not copied where there is no clipboard', async () => {
+    await enter('done');
+    const names = ['Copy answer', 'Copy'];
+    await tab.page.evaluate(() =>
+      Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true }),
+    );
+    for (const name of names) {
+      await button(name).click();
+      await button('Not copied: select the text').waitFor();
+      await tab.page.clock.runFor(2_000);
+      await button(name).waitFor();
+    }
+    await tab.page.evaluate(() => delete (navigator as { clipboard?: unknown }).clipboard);
+    expect(await announced()).toEqual(names.map(() => 'Not copied: select the text'));
+  });
+});
+
+describeInChromium('with the clock of the test, the form after too many sign-ins', () => {
+  const submit = () => tab.page.locator('.sign-in button');
+  async function refused(): Promise<void> {
+    await tab.chat.evaluate(({ setUser, refuse }) => {
+      setUser(null);
+      refuse({ code: 'too_many_attempts', retryAfter: 120 });
+    });
+    for (const input of await tab.page.locator('.sign-in input').all()) await input.fill('ada');
+    await submit().click();
+    await tab.page.locator('.sign-in [aria-disabled]').waitFor();
+    await tab.page.locator('.sign-in .why').filter({ hasText: /\S/ }).waitFor();
+  }
+
+  test('lets another user sign in at once, but not twice', async () => {
+    await refused();
+    expect(await submit().textContent()).toBe('Try again in 2 min');
+    await tab.page.getByLabel('User name').fill('bob');
+    expect(await submit().textContent()).toBe('Sign in');
+    await tab.chat.evaluate(({ calls }) => {
+      calls.length = 0;
+      const form = document.querySelector('#chat')?.shadowRoot?.querySelector<HTMLFormElement>('.sign-in');
+      form?.requestSubmit();
+      form?.querySelector('input')?.dispatchEvent(new Event('input'));
+      form?.requestSubmit();
+    });
+    expect(await calls()).toEqual([['signIn', 'bob', 'ada']]);
+  });
+
+  test('waits no longer because the clock was set back, or the computer has slept', async () => {
+    await refused();
+    const { clock } = tab.page;
+    const now = await tab.page.evaluate(() => Date.now());
+    await clock.setSystemTime(now - 3_600_000);
+    await clock.runFor(1_000);
+    expect(await submit().textContent()).toBe('Try again in 2 min');
+    // That it counts is not read out.
+    expect(await announced()).toEqual(['You are signed out.', 'Try again in 2 min']);
+    await clock.setSystemTime(now + 60_000);
+    await clock.runFor(1_000);
+    expect(await submit().textContent()).toMatch(/^Try again in 5\d sec$/);
   });
 });

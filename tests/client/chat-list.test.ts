@@ -1,13 +1,14 @@
 /// <reference lib="dom" />
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
-import { type BotService, startBotService } from '../../src/service/bot-service.ts';
+import { plainTitle } from '../../src/client/element/plain-title.ts';
 import {
+  account,
+  chats,
   chooseBot,
   chooseChat,
   deleteChat,
   lastAnswer,
-  longMessage,
   newChat,
   say,
   signIn,
@@ -15,56 +16,34 @@ import {
   stored,
   texts,
 } from '../harness/browser/chat-page.ts';
-import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
-import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { ask, chatStage } from '../harness/browser/chat-stage.ts';
+import { describeInChromium } from '../harness/browser/chromium.ts';
+import { OTHER_USER, type TestRelay } from '../harness/relay/relay.ts';
+import { HELD } from '../harness/service/held-echo.ts';
 
 const UNUSED_MS = 301_000;
 
-let service: BotService;
+const stage = chatStage();
 let relay: TestRelay;
-let messageOnly: TestRelay;
-const fronts: ChatFront[] = [];
-const chromium = oneChromium();
 beforeAll(async () => {
-  service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 30 }, limit: 1000 });
-  const environment = { BOTS: 'demo/echo,demo/tools', CHAT_PAGE: 'on' };
-  relay = await startRelay(service.url, { ...environment, OPERATIONS: 'message,chat,files' });
-  messageOnly = await startRelay(service.url, { ...environment, OPERATIONS: 'message' });
-});
-let complaints: string[];
-afterEach(() => expect(complaints.filter((one) => !one.includes('net::ERR_'))).toEqual([]));
-afterAll(async () => {
-  for (const { front } of fronts) await front.close();
-  for (const one of [relay, messageOnly]) await one.close();
-  await service.close();
+  relay = await stage.relay();
 });
 
 /** The chat page in a new profile, with a user who is signed in. */
-async function open(its = relay): Promise<ChatFront> {
-  const opened = await openChatFront(chromium, its.port);
-  fronts.push(opened);
-  ({ complaints } = opened);
-  await signIn(opened.page, USER);
-  return opened;
-}
-
-/** Asks, and waits until the answer is there and the next press is no double-click. */
-async function ask(page: Page, text: string): Promise<void> {
-  await say(page, `${text} ${longMessage(1)}`);
-  await lastAnswer(page, 'done');
-}
+const open = () => stage.open(relay);
+/** A second tab of the same browser. */
+const openTab = (page: Page) => stage.open(relay, { beside: page });
 const empty = (page: Page) => page.getByRole('heading', { name: 'How can I help?' });
 const answerTo = (page: Page, text: string) => page.locator('.answer', { hasText: `You said: ${text}` });
-const isForgotten = (page: Page, title: string) =>
-  page.waitForFunction((title) => !localStorage.getItem('bot-relay-chats')?.includes(title), title);
-/** The first word of each title in a list. A chat that was forgotten has none. */
+/** The titles in a list. A chat that was forgotten has none. */
 function titlesOf(list: string): string[] {
   const rows: readonly string[][] = JSON.parse(list);
-  return rows.flatMap(([, , , , title]) => title?.split(' ')[0] ?? []).sort();
+  return rows.flatMap(([, , , , title]) => title ?? []).sort();
 }
 const titles = async (page: Page) =>
   titlesOf(await page.evaluate(() => localStorage.getItem('bot-relay-chats') ?? '[]'));
+const isForgotten = (page: Page, title: string) =>
+  page.waitForFunction((title) => !localStorage.getItem('bot-relay-chats')?.includes(title), title);
 const FILE = { name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
 /** Attaches a file, and waits until its row has this state, if any. */
 const attach = async (page: Page, state: string | null = 'done') => {
@@ -74,22 +53,22 @@ const attach = async (page: Page, state: string | null = 'done') => {
 const input = (page: Page) => page.getByRole('textbox', { name: 'Message' });
 const rows = (page: Page) => page.locator('.files li');
 /** The chats `First` and `Second`, of which the second one is open. */
-async function twoChats(): Promise<ChatFront> {
-  const opened = await open();
-  await ask(opened.page, 'First');
-  await newChat(opened.page);
-  await ask(opened.page, 'Second');
-  return opened;
+async function twoChats(page?: Page): Promise<Page> {
+  page ??= await open();
+  await ask(page, 'First');
+  await newChat(page);
+  await ask(page, 'Second');
+  return page;
 }
 async function drafted(): Promise<Page> {
-  const { page } = await open();
+  const page = await open();
   await input(page).fill('Draft');
   return page;
 }
 
 describeInChromium('a chat in the list', () => {
   test('is the one that begins after the chat before it was forgotten', async () => {
-    const { page } = await open();
+    const page = await open();
     await ask(page, 'First');
     await deleteChat(page);
     await empty(page).waitFor();
@@ -101,7 +80,7 @@ describeInChromium('a chat in the list', () => {
   });
 
   test('goes when it was forgotten, also if another one is open by then', async () => {
-    const { page } = await twoChats();
+    const page = await twoChats();
     const { promise: held, resolve: hold } = Promise.withResolvers<Route>();
     await page.route('**/channel/clear*', hold);
     await deleteChat(page);
@@ -116,7 +95,7 @@ describeInChromium('a chat in the list', () => {
   });
 
   test('is asked for again if it could not be loaded, also after another call', async () => {
-    const { page } = await open();
+    const page = await open();
     const again = page.getByRole('button', { name: 'Try again' });
     const why = page.locator('.composer .why');
     const alert = why.getByRole('alert');
@@ -139,7 +118,7 @@ describeInChromium('a chat in the list', () => {
   });
 
   test('can be forgotten if it could not be loaded', async () => {
-    const { page } = await open();
+    const page = await open();
     await ask(page, 'First');
     await page.route('**/channel/metadata?*', (route) => route.abort());
     await page.reload();
@@ -150,7 +129,7 @@ describeInChromium('a chat in the list', () => {
   });
 
   test('keeps its attachments if it is chosen again, or could not be forgotten', async () => {
-    const { page } = await open();
+    const page = await open();
     await ask(page, 'First');
     await attach(page);
     await chooseChat(page, 'First');
@@ -184,8 +163,8 @@ describeInChromium('the list of two tabs', () => {
     });
 
   test('has the chats of both if they write at once', async () => {
-    const { page, openTab } = await open();
-    const { page: other } = await openTab();
+    const page = await open();
+    const other = await openTab(page);
     await ask(page, 'First');
     await newChat(page);
     await writeStale(other);
@@ -195,8 +174,8 @@ describeInChromium('the list of two tabs', () => {
 
   /** Two tabs with the chats `First` and `Second`, of which the second one is open. */
   async function twoTabs() {
-    const { page, openTab } = await twoChats();
-    const { page: other } = await openTab();
+    const page = await twoChats();
+    const other = await openTab(page);
     await answerTo(other, 'Second').waitFor();
     return { page, other };
   }
@@ -232,31 +211,31 @@ describeInChromium('the list of two tabs', () => {
 
 describeInChromium('a new chat', () => {
   test('asks for nothing that was said before, so its first message leaves at once', async () => {
-    const { page, calls } = await open();
+    const page = await open();
     await ask(page, 'First');
-    calls.length = 0;
+    const calls: string[] = [];
+    page.on('request', (one) => calls.push(one.url().replace(/.*\/bot-provider\/\w+\//, one.method())));
     await newChat(page);
     await ask(page, 'Second');
-    expect(calls[0]).toBe('POST message/sse');
-    expect(calls).not.toContain('GET message/sse');
+    expect(calls[0]).toMatch(/^POSTmessage\/sse/);
+    expect(calls.filter((one) => one.startsWith('GETmessage/sse'))).toEqual([]);
   });
 
   test('cannot be begun where nothing would lead back to the one before', async () => {
-    const { page } = await open(messageOnly);
+    const page = await stage.open(await stage.relay({ OPERATIONS: 'message' }));
+    const isOffered = () => page.getByRole('button', { name: 'New chat' }).isVisible();
     await ask(page, 'First');
-    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
-    await say(page, longMessage(60));
-    await page.getByRole('button', { name: 'Stop' }).waitFor();
-    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+    expect(await isOffered()).toBe(false);
+    await say(page, HELD);
     await page.getByRole('button', { name: 'Stop' }).click();
     await lastAnswer(page, 'stopped');
-    expect(await page.getByRole('button', { name: 'New chat' }).isVisible()).toBe(false);
+    expect(await isOffered()).toBe(false);
   });
 });
 
 /** Two elements of one page that show the same chat. A file is attached in the second one. */
 async function twoElements() {
-  const { page } = await open();
+  const page = await open();
   await ask(page, 'First');
   await page.locator('bot-chat').evaluate((chat) => chat.after(chat.cloneNode()));
   const [one, two] = [page.locator('bot-chat').first(), page.locator('bot-chat').last()];
@@ -295,7 +274,7 @@ describeInChromium('what is attached in one of two elements with the same chat',
 
 describeInChromium('the element', () => {
   test('asks nothing about the chats of a user who has left', async () => {
-    const { page } = await twoChats();
+    const page = await twoChats(await stage.open(relay, { isNew: true }));
     await page.clock.install();
     await page.reload();
     await answerTo(page, 'Second').waitFor();
@@ -314,7 +293,7 @@ describeInChromium('the element', () => {
   });
 
   test('keeps the draft when another bot is chosen', async () => {
-    const { page } = await open();
+    const page = await open();
     await input(page).fill('Draft');
     await chooseBot(page, 'demo/tools');
     expect(await input(page).inputValue()).toBe('Draft');
@@ -329,7 +308,7 @@ describeInChromium('the element', () => {
     ['it names a conversation and no bot', (chat: Element) => chat.setAttribute('channel', 'c1')],
     ['the relay no longer names another one', (chat: Element) => chat.parentElement?.append(chat)],
   ])('talks with the first bot if %s', async (why, change) => {
-    const { page } = await open();
+    const page = await open();
     await chooseBot(page, 'demo/tools');
     if (why.startsWith('the relay'))
       await page.route('**/client/bot-chat.json', async (route) => {
@@ -392,5 +371,41 @@ describeInChromium('what is attached when another bot is chosen', () => {
     const { data } = await (await uploaded).json();
     const { blobIds } = await sent(page);
     expect(blobIds).toEqual([[data].flat()[0].blobId]);
+  });
+});
+
+describeInChromium('the title of a chat', () => {
+  const row = (page: Page, title: string) => page.locator('.chat-list li', { hasText: title });
+
+  test('is what was said first, without Markdown', async () => {
+    const page = await open();
+    await ask(page, '## Where is **my** [parcel](https://example.com)?');
+    await row(page, 'Where is my parcel?').waitFor();
+    expect(await chats(page).allTextContents()).toEqual(['Where is my parcel?']);
+    expect(plainTitle(`Hello${'\n'.repeat(2_000)}there`)).toBe('Hello');
+  });
+
+  test('is that of the bot service, and above it that of the user, also after a reload', async () => {
+    const page = await open();
+    let asked = 0;
+    await page.route('**/channel/metadata?*', (route) => {
+      asked += 1;
+      return route.fulfill({ json: { isSuccess: true, data: { title: '## A parcel' } } });
+    });
+    await say(page, 'Where is it?');
+    await row(page, 'A parcel').waitFor();
+    await row(page, 'A parcel').hover();
+    await page.getByRole('button', { name: 'Rename A parcel' }).click();
+    await page.getByRole('textbox', { name: 'Title of the chat' }).fill('Mine');
+    await page.keyboard.press('Enter');
+    await row(page, 'Mine').waitFor();
+    await ask(page, 'And now?');
+    expect(asked).toBe(1);
+    const loaded = page.waitForResponse('**/channel/metadata?*');
+    await page.reload();
+    await loaded;
+    await account(page).waitFor();
+    await page.locator('.answer').nth(1).waitFor();
+    expect(await chats(page).allTextContents()).toEqual(['Mine']);
   });
 });

@@ -34,33 +34,11 @@ describeInChromium('the composer', () => {
     expect(await calls()).toEqual([]);
   });
 
-  test('takes two presses within 300 ms for one', async () => {
-    await input().fill('One');
-    await input().evaluate((element: HTMLTextAreaElement) => {
-      const { form } = element;
-      const { now } = performance;
-      const at = performance.now();
-      performance.now = () => at;
-      form?.requestSubmit();
-      element.value = 'Two';
-      form?.requestSubmit();
-      performance.now = now;
-    });
-    expect(await calls()).toEqual([['send', 'One']]);
-    await later();
-    await button('Send').click();
-    expect(await calls()).toEqual([
-      ['send', 'One'],
-      ['send', 'Two'],
-    ]);
-  });
-
   test('has Stop in the place of Send while an answer comes, and gives the focus back to the text', async () => {
     expect(await button('Stop').count()).toBe(0);
     const place = (name: string) =>
       button(name).evaluate((one) => JSON.stringify(one.getBoundingClientRect()));
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       set({ messages: [answer({ text: 'x' })] });
     });
     const before = await place('Send');
@@ -71,7 +49,7 @@ describeInChromium('the composer', () => {
     await button('Stop').focus();
     await tab.page.keyboard.press('Enter');
     expect(await calls()).toEqual([['stop']]);
-    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ status: 'ready' }));
+    await tab.chat.evaluate(({ set }) => set({ status: 'ready' }));
     expect(await button('Stop').count()).toBe(0);
     expect(await focused()).toBe('Message');
   });
@@ -113,8 +91,7 @@ describeInChromium('the composer', () => {
     ],
     ['is gone if it may have run', { code: 'connection_lost', status: 0 }, ''],
   ])('has a text that %s', async (_, failed, left) => {
-    await tab.page.evaluate((failed) => {
-      const { answerSends, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ answerSends, answer }, failed) => {
       answerSends(answer({ failed }));
     }, failed);
     await input().fill('Long');
@@ -124,19 +101,12 @@ describeInChromium('the composer', () => {
     expect(await input().inputValue()).toBe(left);
   });
 
-  test('sends a suggestion', async () => {
-    await button('Where is my parcel?').click();
-    expect(await calls()).toEqual([['send', 'Where is my parcel?']]);
-    expect(await focused()).toBe('Message');
-  });
-
-  test.each([
-    ['empty', 'Where is my parcel?'],
-    ['done', 'Regenerate'],
-    ['stopped', 'Regenerate'],
-    ['consent', 'Allow once'],
-    ['done', 'Send'],
-  ])('takes two clicks for one, which would be two paid runs: %s, %s', async (state, name) => {
+  test.each<[state: string, name: string, call: unknown[]]>([
+    ['empty', 'Where is my parcel?', ['send', 'Where is my parcel?']],
+    ['done', 'Regenerate', ['regenerate', expect.any(String)]],
+    ['consent', 'Allow once', ['consent', '2', true]],
+    ['done', 'Send', ['send', 'One']],
+  ])('takes two clicks for one, which would be two paid runs: %s, %s', async (state, name, call) => {
     await enter(state);
     const made = await button(name).evaluate((element: HTMLElement) => {
       const { calls } = globalThis as ChatWindow;
@@ -153,6 +123,7 @@ describeInChromium('the composer', () => {
       return counts;
     });
     expect(made).toEqual([1, 1, 1, 2]);
+    expect(await calls()).toEqual([call, call]);
   });
 
   test('stops at once, also directly after a message was sent', async () => {
@@ -167,7 +138,7 @@ describeInChromium('the composer', () => {
 describeInChromium('the files of a message', () => {
   const PART = { type: 'file', mediaType: 'text/plain', filename: 'a.txt', url: '/a', blobId: 'b' } as const;
   const finish = (part?: typeof PART) =>
-    tab.page.evaluate((part) => (globalThis as ChatWindow).finishUpload(part), part);
+    tab.chat.evaluate(({ finishUpload }, part) => finishUpload(part), part);
   const file = { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('text') };
 
   test('are uploaded at once, and sent with the message', async () => {
@@ -209,15 +180,14 @@ describeInChromium('the files of a message', () => {
   });
 
   test('come back with their message if it was refused for good', async () => {
-    await tab.page.evaluate(() => {
-      const { answerSends, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ answerSends, answer }) => {
       answerSends(answer({ failed: { code: 'body_too_large', status: 413, retryable: false } }));
     });
     await tab.page.locator('input[type=file]').setInputFiles(file);
     await finish(PART);
     await input().press('Enter');
     await tab.page.locator('.files li[data-state=done]').waitFor();
-    await tab.page.evaluate(() => (globalThis as ChatWindow).answerSends(undefined));
+    await tab.chat.evaluate(({ answerSends }) => answerSends(undefined));
     await later();
     await input().press('Enter');
     expect((await calls()).slice(1)).toEqual(Array(2).fill(['send', { text: '', files: [PART] }]));
@@ -231,14 +201,14 @@ describeInChromium('the files of a message', () => {
       pictures.evaluateAll((all) => all.map((one) => (one as HTMLImageElement).naturalWidth));
     expect(await widths()).toEqual([320, 320]);
     const url = await pictures.first().getAttribute('src');
-    const revoked = await tab.page.evaluate(() => {
+    const revoked = await tab.chat.evaluate(({ show }) => {
       const { revokeObjectURL } = URL;
       const urls: string[] = [];
       URL.revokeObjectURL = (one) => {
         urls.push(one);
         revokeObjectURL(one);
       };
-      (globalThis as ChatWindow).show();
+      show();
       URL.revokeObjectURL = revokeObjectURL;
       return urls;
     });
@@ -273,8 +243,7 @@ const CHATS = [
   { id: 'd', title: 'Bills', at: 0 },
 ];
 const showChats = (chats: typeof CHATS) =>
-  tab.page.evaluate((chats) => {
-    const { show, set, question } = globalThis as ChatWindow;
+  tab.chat.evaluate(({ show, set, question }, chats) => {
     show({ chats, bots: ['acme/helper', 'acme/other'] });
     set({ messages: [question('Parcels')] });
   }, chats);
@@ -326,7 +295,7 @@ describeInChromium('the list of chats', () => {
     expect(await focused()).toBe('Chats');
     await button('Chats').click();
     expect(await row('Bills').isVisible()).toBe(true);
-    await tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+    await tab.chat.evaluate(({ setUser }) => setUser(null));
     expect(await row('Bills').isVisible()).toBe(false);
     expect(await button('Chats').isVisible()).toBe(false);
   });
@@ -358,10 +327,7 @@ describeInChromium('the list of chats', () => {
     await button(name).focus();
     await tab.page.keyboard.press('Enter');
     await dialog().waitFor();
-    await tab.page.evaluate((id) => {
-      const session = id && { user: { id, name: id }, idleExpiresAt: '', absoluteExpiresAt: '' };
-      (globalThis as ChatWindow).set({ session: session || null, messages: [] });
-    }, user);
+    await tab.chat.evaluate(({ setUser }, user) => setUser(user), user);
     await dialog().waitFor({ state: 'detached' });
     expect(await calls()).toEqual([]);
     expect(await focused()).toBe(focus);
@@ -390,8 +356,7 @@ describeInChromium('the list of chats', () => {
 
 describeInChromium('the chat', () => {
   test('does not touch the row of a message that has not changed', async () => {
-    const changes = await tab.page.evaluate(async () => {
-      const { set, question, answer } = globalThis as ChatWindow;
+    const changes = await tab.chat.evaluate(async ({ set, question, answer }) => {
       const kept = [question('Hello'), answer({ text: 'Hello.' })];
       set({ messages: kept });
       const [first, second] =
@@ -414,21 +379,8 @@ describeInChromium('the chat', () => {
     expect(changes).toBe(0);
   });
 
-  test('signs in with a password', async () => {
-    await enter('sign-in');
-    await tab.page.getByLabel('User name').fill('ada');
-    await tab.page.getByLabel('Password').fill('secret');
-    await tab.page.keyboard.press('Enter');
-    expect(await calls()).toEqual([['signIn', 'ada', 'secret']]);
-    await tab.page.evaluate(() => {
-      const session = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
-      (globalThis as ChatWindow).set({ session });
-    });
-    expect(await focused()).toBe('Message');
-  });
-
   test('keeps what was written until the user has signed in again', async () => {
-    const leave = () => tab.page.evaluate(() => (globalThis as ChatWindow).set({ session: null }));
+    const leave = () => tab.chat.evaluate(({ setUser }) => setUser(null));
     await leave();
     expect(await input().isVisible()).toBe(false);
     await enter('empty');
@@ -447,10 +399,7 @@ describeInChromium('the chat', () => {
     expect(await isShown()).toBe(true);
     await enter('signed-out');
     expect(await isShown()).toBe(false);
-    await tab.page.evaluate(() => {
-      const session = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
-      (globalThis as ChatWindow).set({ session });
-    });
+    await tab.chat.evaluate(({ setUser }) => setUser('ada'));
     expect(await isShown()).toBe(true);
   });
 
@@ -461,13 +410,11 @@ describeInChromium('the chat', () => {
   ] as const)(
     'forgets what was written when another user signs in, who is no guest: $mode',
     async ({ mode, draft }) => {
-      await tab.page.evaluate((mode) => (globalThis as ChatWindow).show({ mode }), mode);
+      await tab.chat.evaluate(({ show }, mode) => show({ mode }), mode);
       await input().fill('Draft');
-      await tab.page.evaluate(() => {
-        const { set } = globalThis as ChatWindow;
-        set({ session: null });
-        const user = { id: 'bob', name: 'Bob' };
-        set({ session: { user, idleExpiresAt: '', absoluteExpiresAt: '' } });
+      await tab.chat.evaluate(({ setUser }) => {
+        setUser(null);
+        setUser('bob');
       });
       expect(await input().inputValue()).toBe(draft);
     },
@@ -485,13 +432,11 @@ describeInChromium('the chat', () => {
   });
 
   test('has the focus where the user writes when the message that had it is loaded again', async () => {
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       set({ messages: [answer({ text: 'x' })] });
     });
     await button('Copy answer').focus();
-    await tab.page.evaluate(() => {
-      const { set, answer } = globalThis as ChatWindow;
+    await tab.chat.evaluate(({ set, answer }) => {
       set({ messages: [answer({ text: 'x' })] });
     });
     expect(await focused()).toBe('Message');
@@ -540,13 +485,9 @@ describeInChromium('the chat', () => {
     ]);
   });
 
-  test('shows 10,000 messages, of which those out of view cost no layout', async () => {
-    const shown = await tab.page.evaluate(async () => {
-      const { set, question, answer } = globalThis as ChatWindow;
-      const many = Array.from({ length: 5_000 }, (_, at) => [
-        question(`${at}`),
-        answer({ text: `**${at}**` }),
-      ]);
+  test('shows 1,000 messages, of which those out of view cost no layout', async () => {
+    const shown = await tab.chat.evaluate(async ({ set, question, answer }) => {
+      const many = Array.from({ length: 500 }, (_, at) => [question(`${at}`), answer({ text: `**${at}**` })]);
       set({ messages: many.flat() });
       await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
       const rows = document
@@ -554,7 +495,7 @@ describeInChromium('the chat', () => {
         ?.shadowRoot?.querySelectorAll('.messages > li > *') as NodeListOf<Element>;
       return [...rows].filter((row) => row.checkVisibility({ contentVisibilityAuto: true })).length;
     });
-    expect(await tab.page.locator('.messages > li').count()).toBe(10_000);
+    expect(await tab.page.locator('.messages > li').count()).toBe(1_000);
     expect(shown).toBeGreaterThan(0);
     expect(shown).toBeLessThan(200);
   });

@@ -1,14 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { buildSync } from 'esbuild';
-import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
 import type { Consumer } from '../harness/clients/consumer.ts';
 import { compileIn, PAGE, typedConsumer } from '../harness/clients/typed-consumer.ts';
 import { ROOT, readSources } from '../harness/documents/sources.ts';
-import { startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
-import { startRelay, USER } from '../harness/relay/relay.ts';
 
 // The compilers are slow on a busy machine.
 jest.setTimeout(90_000);
@@ -18,13 +15,6 @@ beforeAll(() => {
   consumer = typedConsumer();
 });
 afterAll(() => consumer.remove());
-
-/** What a program in the project prints. */
-const printed = (program: string) =>
-  execFileSync(process.execPath, ['--input-type=module', '-e', program], {
-    cwd: consumer.folder,
-    encoding: 'utf8',
-  }).trim();
 
 describe('the package', () => {
   const manifest = () =>
@@ -54,31 +44,23 @@ describe('the package', () => {
     });
   });
 
-  test('exports the same RelayError from each entry, and finds one channel from both that make it', () => {
-    expect(printed("console.log(Object.keys(await import('bot-relay-client')).sort().join());")).toBe(
-      'RelayError,createBotClient,createChannel,textOf',
-    );
-    const ofBoth = `
-      const [{ RelayError }, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
-      const error = new RelayError('No.', { code: 'unreachable', status: 0 });
-      console.log(Object.keys(react).sort().join(), error instanceof react.RelayError);`;
-    expect(printed(ofBoth)).toBe(
-      'BotChat,BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession true',
-    );
-    const channels = `
-      const [main, react] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/react')]);
+  test('exports the same RelayError from each entry, finds one channel from both that make it, and loads on a server', () => {
+    const program = `
+      const names = ['', '/react', '/ai-sdk', '/element'];
+      const [main, react, sdk, element] = await Promise.all(names.map((name) => import('bot-relay-client' + name)));
+      for (const entry of [main, react, sdk, element]) console.log(Object.keys(entry).sort().join());
       const client = main.createBotClient({ baseUrl: 'http://127.0.0.1:9', bot: 'ns/bot' });
-      console.log(main.createChannel(client, { id: 'one' }) === react.createChannel(client, { id: 'one' }));`;
-    expect(printed(channels)).toBe('true');
-    const ofAiSdk = `
-      const [{ RelayError }, sdk] = await Promise.all([import('bot-relay-client'), import('bot-relay-client/ai-sdk')]);
-      console.log(Object.keys(sdk).sort().join(), RelayError === sdk.RelayError);`;
-    expect(printed(ofAiSdk)).toBe('RelayError,botChatTransport,loadMessages true');
-  });
-
-  test('has an element that a server can import, where it does nothing', () => {
-    const program = "console.log(Object.keys(await import('bot-relay-client/element')).join());";
-    expect(printed(program)).toBe('BotChatElement');
+      const isOne = main.createChannel(client, { id: 'one' }) === react.createChannel(client, { id: 'one' });
+      console.log(main.RelayError === react.RelayError, main.RelayError === sdk.RelayError, isOne);`;
+    const args = ['--input-type=module', '-e', program];
+    const printed = execFileSync(process.execPath, args, { cwd: consumer.folder, encoding: 'utf8' });
+    expect(printed.trim().split('\n')).toEqual([
+      'RelayError,createBotClient,createChannel,textOf',
+      'BotChat,BotProvider,RelayError,createBotClient,createChannel,textOf,useBot,useBotClient,useSession',
+      'RelayError,botChatTransport,loadMessages',
+      'BotChatElement',
+      'true true true',
+    ]);
   });
 
   test('has the notice of the library that it contains', () => {
@@ -141,14 +123,10 @@ describe('in a page', () => {
     expect(transport.text).not.toContain('XMLHttpRequest');
   });
 
-  test('the entry of React says that it is for the client', () => {
-    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
-    expect(readFileSync(entry, 'utf8')).toMatch(/^"use client";/);
-  });
-
-  test('the component of React loads the entry of the element, which the page may load, too', () => {
-    const entry = join(consumer.folder, 'node_modules/bot-relay-client/react.js');
-    expect(readFileSync(entry, 'utf8').match(/\bimport\(.*?\)/g)).toEqual(['import("./element.js")']);
+  test('the entry of React says that it is for the client, and loads the entry of the element', () => {
+    const entry = readFileSync(join(consumer.folder, 'node_modules/bot-relay-client/react.js'), 'utf8');
+    expect(entry).toMatch(/^"use client";/);
+    expect(entry.match(/\bimport\(.*?\)/g)).toEqual(['import("./element.js")']);
   });
 
   test('the element is kept, though nothing is taken from its entry', () => {
@@ -241,52 +219,5 @@ describe('the oldest browsers that the documents name', () => {
     const sources = readSources('src/client/element/style');
     expect(sources.length).toBeGreaterThan(4);
     expect(foundIn(NEWER_STYLE, sources)).toEqual([]);
-  });
-});
-
-const document = readFileSync(join(ROOT, 'docs/front-end/client.md'), 'utf8');
-const [, SNIPPET = ''] = /<!-- snippet: import-map -->\n```html\n([\s\S]*?)```/.exec(document) ?? [];
-/** The page of the document, whose script signs in and shows who that is. */
-const MAP_PAGE = `<!doctype html><html lang="en"><title>Page</title>${SNIPPET.replace(
-  /<\/script>\s*$/,
-  `document.title = (await client.signIn('${USER.name}', '${USER.password}')).user.name;</script>`,
-)}`;
-
-/** Whether the error of an element without a relay is a RelayError of the client's own entry. */
-const FAILURE = `(async () => {
-  const { RelayError } = await import('/bot-relay-client/index.js');
-  await import('/bot-relay-client/element.js');
-  const chat = document.createElement('bot-chat');
-  chat.setAttribute('base-url', '/nowhere');
-  document.body.append(chat);
-  return new Promise((resolve) =>
-    chat.addEventListener('bot-error', ({ detail }) => resolve([detail instanceof RelayError, detail.status])));
-})()`;
-
-describeInChromium('a page without a bundler', () => {
-  const chromium = oneChromium();
-
-  test('loads the files of the package by the import map of the document, which share their RelayError', async () => {
-    const relay = await startRelay('http://127.0.0.1:9');
-    const front = await startFakeLoadBalancer({
-      answer({ url = '' }, res) {
-        const file = join(consumer.folder, 'node_modules', url);
-        const isPage = url === '/';
-        if (!isPage && !(url.endsWith('.js') && existsSync(file))) return false;
-        res.setHeader('Content-Type', isPage ? 'text/html' : 'text/javascript');
-        res.end(isPage ? MAP_PAGE : readFileSync(file));
-        return true;
-      },
-    });
-    front.forwardTo(relay.port);
-    try {
-      const { page, complaints } = await chromium.open(`${front.url}/`);
-      await page.waitForFunction(`document.title === '${USER.name}'`);
-      expect(complaints).toEqual([]);
-      expect(await page.evaluate(FAILURE)).toEqual([true, 404]);
-    } finally {
-      await front.close();
-      await relay.close();
-    }
   });
 });

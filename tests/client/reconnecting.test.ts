@@ -1,11 +1,14 @@
-import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
+import { joining } from '../../src/client/transport/joining.ts';
+import { resuming } from '../../src/client/transport/reconnecting.ts';
+import { RelayError } from '../../src/client/transport/relay-error.ts';
 import { countSignOuts, dataOf, readAll } from '../harness/clients/client-pair.ts';
 import {
   begins,
   breaks,
-  checkScript,
   checkScripts,
   ends,
   errorEvent,
@@ -13,20 +16,20 @@ import {
   page,
   refuses,
   type Script,
-  type Scripted,
   SOON,
   scripted,
   times,
 } from '../harness/clients/scripted.ts';
+import { testClient } from '../harness/clients/test-client.ts';
 import { jsonEvent as event } from '../harness/service/raw-upstream.ts';
 
 const closers: (() => Promise<void>)[] = [];
-afterAll(async () => {
-  for (const close of closers) await close();
+afterEach(async () => {
+  jest.useRealTimers();
+  for (const close of closers.splice(0)) await close();
 });
-afterEach(() => void jest.restoreAllMocks());
 
-async function start(script: Script): Promise<Scripted> {
+async function start(script: Script) {
   const server = await scripted(script);
   closers.push(server.close);
   return server;
@@ -34,14 +37,9 @@ async function start(script: Script): Promise<Scripted> {
 
 const LOST_CONNECTION = { code: 'connection_lost', status: 0 };
 const destroys = (socket: { destroy(): unknown }) => void socket.destroy();
-/** A stream with one more id each time. */
-const counting = (last: number) => {
-  let id = 0;
-  return (...args: Parameters<ReturnType<typeof ends>>) =>
-    (++id === last ? ends : breaks)(SOON, ids(id))(...args);
-};
 
 describe('a message with ids whose connection breaks', () => {
+  let id = 0;
   checkScripts([
     {
       title: 'is resumed after its last id, in any script',
@@ -60,22 +58,12 @@ describe('a message with ids whose connection breaks', () => {
       said: [1, 'again', 2],
       calls: ['POST', 'RUN 1', ...times(5, 'POST 1')],
     },
-    ...[
-      [502, 'upstream_unreachable'] as const,
-      [504, 'upstream_timeout'] as const,
-      [429, 'rate_limited'] as const,
-    ].map(([status, code]) => ({
+    ...[[502, 'upstream_unreachable'] as const, [429, 'rate_limited'] as const].map(([status, code]) => ({
       title: `is resumed after a refusal of its resumption, which is no run: ${status} ${code}`,
       answers: [breaks(SOON, ids(1)), refuses(status, code, { retryable: false }), ends(ids(2))],
       said: [1, 2],
       calls: ['POST', 'RUN 1', 'POST 1', 'POST 1'],
     })),
-    {
-      title: 'is resumed as long as new ids arrive',
-      answers: [counting(9)],
-      said: [1, 2, 3, 4, 5, 6, 7, 8, 9],
-      calls: ['POST', 'RUN 1', ...[1, 2, 3, 4, 5, 6, 7, 8].map((id) => `POST ${id}`)],
-    },
     {
       title: 'fails after five resumptions without a new id',
       answers: [breaks(SOON, ids(1)), breaks('data: {"half')],
@@ -90,8 +78,8 @@ describe('a message with ids whose connection breaks', () => {
       calls: ['POST', 'RUN 2', ...times(5, 'POST 2')],
     },
     {
-      title: 'fails at last, even if it has new ids for ever',
-      answers: [counting(0)],
+      title: 'is resumed as long as new ids arrive, and fails at last',
+      answers: [(...to) => breaks(SOON, ids(++id))(...to)],
       error: LOST_CONNECTION,
       calls: ['POST', 'RUN 1', ...Array.from({ length: 50 }, (_, at) => `POST ${at + 1}`)],
     },
@@ -116,24 +104,34 @@ describe('a message with ids whose connection breaks', () => {
       error: { code: 'unreachable', status: 503, retryable: undefined },
       calls: ['POST', 'RUN 1', ...times(5, 'POST 1')],
     },
+    ...[
+      ['that does not say whether another try makes sense', 'upstream_stream_broken', {}] as const,
+      ['at the deadline', 'deadline_exceeded', { status: 504, retryable: false }] as const,
+    ].map(([what, code, fields]) => ({
+      title: `is not resumed after an error event ${what}`,
+      answers: [ends(SOON, ids(1), errorEvent(code, fields))],
+      said: [1],
+      error: { message: 'No.', status: 502, code, retryable: false, ...fields },
+      calls: ['POST'],
+    })),
   ]);
 });
 
 describe('a message without ids whose connection breaks', () => {
   const once = { answers: [breaks(event(1))], said: [1], calls: ['POST', 'RUN'] };
-  const busy = [
-    destroys,
-    refuses(503, 'draining', { retryable: 'new message' }),
-    page(502),
-    page(503),
-    breaks(':\n'),
-  ];
   checkScripts([
-    {
-      ...{ title: 'is asked for by its name, also when the relay or a proxy cannot answer at first' },
-      ...{ answers: [breaks(event(1))], joined: [...busy, ends(event(1), event(2))] },
-      ...{ said: [1, 2], calls: ['POST', ...times(6, 'RUN')] },
-    },
+    ...Object.entries({
+      'the connection fails': destroys,
+      'the relay shuts down': refuses(503, 'draining', { retryable: 'new message' }),
+      'a proxy answers 502': page(502),
+      'a proxy answers 503': page(503),
+      'the stream breaks again': breaks(':\n'),
+    }).map(([when, failure]) => ({
+      title: `is asked for by its name, and once more when ${when}`,
+      answers: [breaks(event(1))],
+      joined: [failure, ends(event(1), event(2))],
+      ...{ said: [1, 2], calls: ['POST', 'RUN', 'RUN'] },
+    })),
     { ...once, title: 'fails where there is no such run', error: LOST_CONNECTION },
     ...[404, 501, 200].map((status) => ({
       ...{ ...once, title: `fails where a page with ${status} answers for its name`, joined: [page(status)] },
@@ -166,37 +164,6 @@ describe('a message without ids whose connection breaks', () => {
   ]);
 });
 
-describe('a message that ends with an error of the relay', () => {
-  const busy = { status: 429, code: 'upstream_rate_limited', retryable: 'new message', retryAfter: 7 };
-  checkScripts([
-    ...(
-      [
-        ['that does not say whether another try makes sense', 'upstream_stream_broken', {}],
-        ['that says that none does', 'upstream_stream_broken', { retryable: false }],
-        ['at the deadline', 'deadline_exceeded', { status: 504, retryable: false }],
-      ] as const
-    ).map(([what, code, fields]) => ({
-      ...{
-        title: `is not resumed: an event ${what}`,
-        answers: [ends(SOON, ids(1), errorEvent(code, fields))],
-      },
-      ...{
-        said: [1],
-        error: { message: 'No.', status: 502, code, retryable: false, ...fields },
-        calls: ['POST'],
-      },
-    })),
-    {
-      title: 'says in how many seconds to try again',
-      ...{ answers: [ends(errorEvent(busy.code, busy))], error: busy, calls: ['POST'] },
-    },
-    {
-      ...{ title: 'says whether another try makes sense', answers: [refuses(429, 'rate_limited', busy)] },
-      ...{ error: { status: 429, retryable: 'new message' }, calls: ['POST'] },
-    },
-  ]);
-});
-
 describe('the history of a conversation whose connection breaks', () => {
   const gone = refuses(404, 'x', { type: undefined });
   checkScripts(
@@ -210,37 +177,143 @@ describe('the history of a conversation whose connection breaks', () => {
         title: 'ends when the conversation is gone meanwhile',
         ...{ answers: [breaks(SOON, event(1, 7)), gone], said: [1], calls: ['GET', 'GET 7'] },
       },
-      {
-        title: 'fails after five resumptions without a new id',
-        ...{ answers: [breaks(SOON, event(1, 7)), breaks(':\n')], said: [1], error: LOST_CONNECTION },
-        calls: ['GET', ...times(5, 'GET 7')],
-      },
     ],
     true,
   );
+});
 
-  test('is resumed as often as a new one after it has lasted for two minutes', async () => {
-    const now = performance.now.bind(performance);
-    let later = 0;
-    jest.spyOn(performance, 'now').mockImplementation(() => now() + later);
-    const cut = breaks(':\n');
-    const lasting: typeof cut = (...args) => {
-      later += 121_000;
-      cut(...args);
-    };
-    const answers = [breaks(SOON, event(1, 7)), cut, cut, cut, cut, lasting, cut, cut, ends(event(2))];
-    await checkScript({ title: '', answers, said: [1, 2], calls: ['GET', ...times(8, 'GET 7')] }, true);
+const WORDS = 'The relay was restarted; the answer is not complete.';
+const LOST = errorEvent('answer_lost', { detail: WORDS, retryable: false, maybeStarted: true });
+
+describe('an answer that the relay has lost', () => {
+  const AS_LOST = { code: 'answer_lost', message: WORDS, retryable: false, maybeStarted: true };
+  const begun = ends(SOON, ids(1), LOST);
+  checkScripts([
+    {
+      title: 'goes on after its last id, also if the relay calls it draining',
+      answers: [ends(SOON, ids(1), errorEvent('draining', { status: 503 })), ends(ids(2), event(3))],
+      ...{ said: [1, 2, 3], calls: ['POST', 'POST 1'] },
+      states: ['streaming', 'waiting', 'streaming', 'done'],
+    },
+    {
+      title: 'goes on from what the relay still has by its name',
+      ...{ answers: [breaks(SOON, event(1)), ends(event(3))], joined: [ends(event(1), event(2, 7), LOST)] },
+      ...{ said: [1, 2, 3], calls: ['POST', 'RUN', 'POST 7'] },
+    },
+    {
+      title: 'goes on after its last id even if the relay has less than was read',
+      ...{ answers: [breaks(SOON, ids(1), event(2)), ends(event(2), event(3))], joined: [ends(LOST)] },
+      ...{ said: [1, 2, 3], calls: ['POST', 'RUN 1', 'POST 1'] },
+    },
+    {
+      title: 'goes on although it is lost again, as long as another instance waits for the lost one',
+      answers: [
+        ...[ends(SOON, ids(1), event(2), LOST), ends(event(2), event(3), LOST)],
+        refuses(503, 'busy', { retryable: 'new message' }),
+        ends(event(2), event(3), event(4)),
+      ],
+      ...{ said: [1, 2, 3, 4], calls: ['POST', ...times(3, 'POST 1')] },
+    },
+    {
+      title: 'ends as lost if by its name it has no id either',
+      ...{ answers: [breaks(SOON, event(1))], joined: [ends(event(1), event(2), LOST)] },
+      ...{ said: [1, 2], error: AS_LOST, calls: ['POST', 'RUN'] },
+    },
+    {
+      title: 'ends as lost after five tries without a new id',
+      ...{ answers: [begun, ends(LOST)], said: [1], error: AS_LOST, calls: ['POST', ...times(5, 'POST 1')] },
+    },
+    {
+      title: 'ends as lost, not as one that has not run, if the rest is refused',
+      ...{ answers: [begun, refuses(404, 'upstream_refused', { retryable: 'new message' })] },
+      ...{ said: [1], error: AS_LOST, calls: ['POST', 'POST 1'] },
+    },
+    {
+      title: 'ends as lost, not as one that has not run, if the rest cannot be had',
+      ...{ answers: [begun, refuses(503, 'busy', { retryable: 'new message' })] },
+      ...{ said: [1], error: AS_LOST, calls: ['POST', ...times(5, 'POST 1')] },
+    },
+    {
+      title: 'ends with the refusal of its session',
+      ...{ answers: [begun, refuses(401, 'unauthenticated')], said: [1], calls: ['POST', 'POST 1'] },
+      error: { code: 'unauthenticated', status: 401 },
+    },
+    {
+      title: 'ends with what its run has failed with at last',
+      ...{ answers: [begun, ends(ids(2), errorEvent('upstream_stream_broken'))], said: [1, 2] },
+      ...{ error: { code: 'upstream_stream_broken' }, calls: ['POST', 'POST 1'] },
+    },
+    ...(
+      [
+        ['in another form', [event('a'), event('bc'), event('d')], ['a', 'bc', 'd']],
+        ['behind a new id', [event('a'), event('kept', 2), event('b')], ['a', 'kept', 'b']],
+      ] as const
+    ).map(([how, repeated, shown]) => ({
+      title: `shows what the bot service repeats of it ${how}`,
+      answers: [ends(SOON, event('kept', 1), event('a'), event('b'), LOST), ends(...repeated)],
+      ...{ said: ['kept', 'a', 'b', ...shown], calls: ['POST', 'POST 1'] },
+    })),
+    {
+      title: 'is asked for again if a part of what was read is missing at the end',
+      answers: [
+        ends(SOON, ids(1), event('a'), event('b'), LOST),
+        ends(event('a')),
+        ends(...'abc'.split('').map((one) => event(one))),
+      ],
+      ...{ said: [1, 'a', 'b', 'c'], calls: ['POST', 'POST 1', 'POST 1'] },
+    },
+  ]);
+
+  /** How a run is read: its events, of which some have ids, where each answer is cut, and how its bytes are split. */
+  const readings = fc.record({
+    hasId: fc.array(fc.boolean(), { minLength: 1, maxLength: 12 }),
+    cuts: fc.array(fc.nat(12), { maxLength: 4 }),
+    pieces: fc.infiniteStream(fc.integer({ min: 1, max: 40 })),
+    repeats: fc.boolean(),
   });
 
-  test('ends with the reason of its signal during a pause', async () => {
-    const { client, calls } = await start({ answers: [breaks('retry: 50000\n\n', event(1, 7))] });
-    const abort = new AbortController();
-    const history = botConversation(client, 'c').history(abort);
-    const reason = new Error('the page was left');
-    const { error } = await readAll(history, () => setTimeout(() => abort.abort(reason), 100));
-    expect({ error, calls: calls() }).toEqual({ error: reason, calls: ['GET'] });
+  test('is read once and whole wherever it is lost, and in whatever pieces it comes', async () => {
+    await fc.assert(
+      fc.asyncProperty(readings, async ({ hasId, cuts, pieces, repeats }) => {
+        // Only what has an id before it can be resumed.
+        const run = [true, ...hasId].map((has, at) => event(`event ${at}`, has ? at + 1 : undefined));
+        let sent = 0;
+        const answer: typeof fetch = async (_, init) => {
+          const last = Number(new Headers(init?.headers).get('Last-Event-ID'));
+          const from = repeats ? last : sent;
+          const cut = cuts.shift();
+          sent = Math.max(sent, Math.min(run.length, from + 1 + (cut ?? run.length)));
+          return streamed(
+            `${SOON}${run.slice(from, sent).join('')}${cut === undefined ? '' : LOST}`,
+            () => pieces.next().value ?? 1,
+          );
+        };
+        const { events, error } = await readAll(clientOf(answer).send('hi'));
+        const said = run.map((_, at) => `event ${at}`);
+        expect({ error, said: dataOf(events) }).toEqual({ error: undefined, said });
+      }),
+    );
   });
 });
+
+/** A client that asks nobody but `answer`. */
+const clientOf = (answer: typeof fetch) =>
+  testClient({ baseUrl: 'http://relay.example', namespace: 'a', botProviderName: 'b', fetch: answer });
+
+/** An event stream that comes in pieces of these sizes, and then ends or, with `isCut`, fails. */
+function streamed(text: string, sizeOf = () => text.length, isCut = false): Response {
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      for (let rest = Buffer.from(text); rest.length > 0; ) {
+        const size = sizeOf();
+        controller.enqueue(Uint8Array.from(rest.subarray(0, size)));
+        rest = rest.subarray(size);
+      }
+    },
+    pull: (controller) => (isCut ? controller.error(new TypeError('cut')) : controller.close()),
+  });
+  return new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+}
 
 test('a message is asked for by its conversation and its id', async () => {
   const { client, requests } = await start({ answers: [breaks(event(1))], joined: [ends(event(1))] });
@@ -271,24 +344,6 @@ test('a resumption has the first body, even if the caller has changed the object
   expect(stream.requestId).toBe('second');
 });
 
-test('a stream is resumed after the time of retry, or after a second', async () => {
-  const begun = { early: 'retry: 1\n\n', usual: '', late: 'retry: 2500\n\n' };
-  const resumed: string[] = [];
-  const { client } = await start({
-    answers: [
-      (socket, request) => {
-        const { text } = JSON.parse(`${request.body}`) as { text: keyof typeof begun };
-        const isFirst = request.all('Last-Event-ID').length === 0;
-        if (!isFirst) resumed.push(text);
-        (isFirst ? breaks(begun[text], ids(1)) : ends(ids(2)))(socket, request);
-      },
-    ],
-  });
-  const reads = (['late', 'usual', 'early'] as const).map((text) => readAll(client.send({ text })));
-  for (const { error } of await Promise.all(reads)) expect(error).toBeUndefined();
-  expect(resumed).toEqual(['early', 'usual', 'late']);
-});
-
 describe('a stream is not resumed', () => {
   const asks = {
     message: (client: BotClient) => client.send('hi'),
@@ -316,23 +371,113 @@ describe('a stream is not resumed', () => {
     expect((await readAll(client.send('hi'))).error).toMatchObject({ code: 'unauthenticated', status: 401 });
     expect([calls(), signOuts()]).toEqual([['POST', 'RUN 1', 'POST 1'], 1]);
   });
+});
 
-  test.each(['abort', 'break'])('when its reader has stopped by %s', async (way) => {
-    const { client, requests } = await start({
-      answers: [begins(SOON, ids(1)), breaks('retry: 300\n\n', ids(1)), ends(ids(2))],
-    });
-    const abort = new AbortController();
-    try {
-      for await (const _ of client.send({ text: 'left' }, { signal: abort.signal })) {
-        if (way === 'break') break;
-        abort.abort();
-      }
-    } catch {
-      expect(way).toBe('abort');
+describe('the pause before a stream is asked for again', () => {
+  const CUT = new RelayError('Cut.', { code: 'connection_lost', status: 0 });
+  const busy = (retryAfter: number, retryable?: 'same message') =>
+    new RelayError('Busy.', { code: 'busy', status: 503, retryable, retryAfter });
+  interface Position {
+    pauseAfter(error: RelayError): number | undefined;
+  }
+
+  /** All pauses in a row, up to 100. */
+  function pausesOf(position: Position, error = CUT): number[] {
+    const pauses: number[] = [];
+    for (let next = position.pauseAfter(error); next !== undefined && pauses.length < 100; ) {
+      pauses.push(next);
+      next = position.pauseAfter(error);
     }
-    // When another stream with a longer pause is resumed, the first one would have been resumed.
-    await readAll(client.send({ text: 'another' }));
-    const texts = requests().map(({ body }) => (JSON.parse(`${body}`) as { text: string }).text);
-    expect(texts).toEqual(['left', 'another', 'another']);
+    return pauses;
+  }
+  /** Each pause is longer than its base by up to a half, and the pages differ: all of them are cut at once by a restart. */
+  function expectSpread(make: () => Position, count: number, bases: readonly number[]): void {
+    const pages = Array.from({ length: 40 }, () => pausesOf(make()));
+    expect(new Set(pages.map(({ length }) => length))).toEqual(new Set([count]));
+    for (const [at, base] of bases.entries()) {
+      const those = pages.map((pauses) => Number(pauses[at]));
+      expect(Math.min(...those)).toBeGreaterThanOrEqual(base);
+      expect(Math.max(...those)).toBeLessThan(base * 1.5);
+      expect(new Set(those).size).toBeGreaterThan(20);
+    }
+  }
+  function resumed(isLive = false) {
+    const position = resuming(isLive);
+    position.onId('7');
+    return position;
+  }
+  /** A stream to join, of which one event was read. */
+  function begun() {
+    const position = joining();
+    position.begin(false);
+    position.take(EVENT, '1');
+    return position;
+  }
+  const EVENT = { known: false, eventType: 'word', runId: undefined, id: undefined, raw: undefined } as const;
+
+  test.each([
+    ['that of `retry:`', 'retry: 7000\n\n', 7_000],
+    ['a second without one', '', 1_000],
+  ])('is %s, and up to a half more', async (_, retry, ms) => {
+    jest.useFakeTimers();
+    let asked = 0;
+    const client = clientOf(async () =>
+      ++asked === 1 ? streamed(retry + ids(1), undefined, true) : streamed(ids(2)),
+    );
+    const reading = readAll(client.send({ text: 'without a name' }));
+    await jest.advanceTimersByTimeAsync(ms - 1);
+    expect(asked).toBe(1);
+    await jest.advanceTimersByTimeAsync(ms / 2 + 1);
+    const { events, error } = await reading;
+    expect([dataOf(events), error, asked]).toEqual([[1, 2], undefined, 2]);
+  });
+
+  test('doubles, five times without a new id', () => {
+    expectSpread(() => resumed(), 5, [1000, 2000, 4000, 8000, 16_000]);
+  });
+
+  test('is a minute at most, whatever the other side says', () => {
+    const anyTime = fc.double({ min: 0, max: 1e12, noNaN: true });
+    fc.assert(
+      fc.property(fc.boolean(), anyTime, anyTime, (isLive, retryMs, retryAfter) => {
+        const position = resumed(isLive);
+        position.onRetry(retryMs);
+        const pause = Number(position.pauseAfter(busy(retryAfter)));
+        expect(pause).toBeGreaterThanOrEqual(Math.min(60_000, Math.max(retryMs, retryAfter * 1000)));
+        expect(pause).toBeLessThanOrEqual(60_000);
+      }),
+    );
+    expect(resumed().pauseAfter(busy(7))).toBe(7_000);
+  });
+
+  test.each([
+    ['as often as of a new one if it is live and has lasted for two minutes', true, 5],
+    ['no more if it is a message, however long it has lasted', false, 0],
+  ])('comes five times, and then %s', (_, isLive, more) => {
+    jest.useFakeTimers();
+    const position = resumed(isLive);
+    expect(pausesOf(position)).toHaveLength(5);
+    jest.advanceTimersByTime(119_000);
+    expect(position.pauseAfter(CUT)).toBeUndefined();
+    jest.advanceTimersByTime(121_000);
+    expect(pausesOf(position)).toHaveLength(more);
+  });
+
+  test('of a message that is joined comes 15 times in a row, within 45 s, and three times if it was never answered', () => {
+    expectSpread(begun, 15, [250, 500, 1000, 2000, 2000]);
+    expect(pausesOf(begun()).reduce((sum, pause) => sum + pause)).toBeLessThan(45_000);
+    expect(pausesOf(joining())).toHaveLength(3);
+  });
+
+  test('of a message that is joined follows Retry-After, up to a minute in all', () => {
+    expect(pausesOf(begun(), busy(25, 'same message'))).toEqual([25_000, 25_000]);
+    expect(pausesOf(begun(), busy(61, 'same message'))).toEqual([]);
+  });
+
+  test('of a message that is joined comes as often again after a new event, up to 50 times in all', () => {
+    const position = begun();
+    let joins = 0;
+    for (; position.pauseAfter(CUT) !== undefined; joins++) position.take(EVENT, 'again');
+    expect(joins).toBe(50);
   });
 });

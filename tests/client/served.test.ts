@@ -4,12 +4,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { errorWords } from '../../src/client/element/error-text.ts';
+import { ARABIC } from '../../src/client/element/words/arabic.ts';
 import { ENGLISH } from '../../src/client/element/words/english.ts';
+import { fill, languageOf } from '../../src/client/element/words/words.ts';
 import { CHAT_COLORS, CHAT_WORDS, contrast } from '../../src/config/chat-file.ts';
 import { type ConfigError, loadConfig } from '../../src/config/config.ts';
+import { PROBLEMS } from '../../src/errors.ts';
+import { demoBanner } from '../../src/process/demo.ts';
 import { call, expectProblem } from '../harness/clients/call.ts';
 import { TARBALL } from '../harness/clients/consumer.ts';
 import { ROOT } from '../harness/documents/sources.ts';
+import { startProcess, stopProcesses } from '../harness/relay/process.ts';
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 
 const NOWHERE = 'http://127.0.0.1:9';
@@ -183,8 +189,36 @@ describe('the page with the chat', () => {
     expectProblem(await call(relay?.port ?? 0, '/'), 404, 'not_found');
   });
 
-  test('is also at the root, to which the base path leads', async () => {
+  test('is also at the root, and its links lead to files that are there', async () => {
+    const { headers, body } = await answered('/chat', { CHAT_PAGE: 'on' });
+    const port = relay?.port ?? 0;
+    const page = await call(port, '/');
+    expect(page).toMatchObject({
+      status: 200,
+      headers: { 'content-type': 'text/html; charset=utf-8' },
+      body,
+    });
+    expect(page.headers['content-security-policy']).toBe(headers['content-security-policy']);
+    const links = [...body.matchAll(/\s(?:src|href)="\.([^"]+)"/g)].map(([, path = '']) => path);
+    expect(links).toHaveLength(3);
+    for (const path of links) expect([path, (await call(port, path)).status]).toEqual([path, 200]);
+  });
+
+  test('answers GET and HEAD at exactly its path, which the log names', async () => {
+    const { port, logLine } = await start({ CHAT_PAGE: 'on' });
+    expect(await call(port, '/', { method: 'HEAD' })).toMatchObject({ status: 200, body: '' });
+    const refused = await call(port, '/', { method: 'POST' });
+    expectProblem(refused, 405, 'method_not_allowed');
+    expect(refused.headers.allow).toBe('GET, HEAD');
+    for (const path of ['/index.html', '//', '/chat/', '/client/', '/client/bot-chat.ts', '/__proto__'])
+      expect([path, (await call(port, path)).status]).toEqual([path, 404]);
+    const line = await logLine(({ method, route }) => method === 'HEAD' && route === '/');
+    expect(line).toMatchObject({ status: 200, outcome: 'ok' });
+  });
+
+  test('is below the base path, to which the path without its last slash leads', async () => {
     const { body } = await answered('/chat-api/chat', { CHAT_PAGE: 'on', BASE_PATH: '/chat-api' });
+    expect(body).toContain('src="./client/bot-chat.js"');
     const port = relay?.port ?? 0;
     expect(await call(port, '/chat-api/')).toMatchObject({ status: 200, body });
     expect(await call(port, '/chat-api')).toMatchObject({ status: 307, headers: { location: '/chat-api/' } });
@@ -204,18 +238,54 @@ describe('the page with the chat', () => {
     expect(body).not.toMatch(/ style=|<style|<script>|javascript:/);
   });
 
-  test.each([
-    [{}, '<html lang="en" dir="ltr">'],
-    [{ lang: 'ar' }, '<html lang="ar" dir="rtl">'],
-  ])('is in the language of the file: %j', async (chat, html) => {
-    const { body } = await answered('/chat', { CHAT_PAGE: 'on' }, chat);
-    expect(body).toContain(html);
-  });
-
-  test('has the colours of the file', async () => {
-    const { body } = await answered('/client/bot-chat.css', { CHAT_PAGE: 'on' }, CHAT);
+  test('has the language and the colours of the file', async () => {
+    const { body: page } = await answered('/chat', { CHAT_PAGE: 'on' });
+    expect(page).toContain('<html lang="en" dir="ltr">');
+    await relay?.close();
+    const { body } = await answered('/client/bot-chat.css', { CHAT_PAGE: 'on' }, { ...CHAT, lang: 'ar' });
     expect(body).toContain('--bot-chat-accent: #7a1fa2;');
     expect(body).toContain('--bot-chat-accent-dark: #e1b3ff;');
+    expect((await call(relay?.port ?? 0, '/chat')).body).toContain('<html lang="ar" dir="rtl">');
+  });
+});
+
+const names = Object.keys(ENGLISH) as (keyof typeof ENGLISH)[];
+const valuesIn = (text: string) => (text.match(/\{\w+\}/g) ?? []).sort();
+
+describe('the words of the chat', () => {
+  test('have the same values in each language', () => {
+    const inEnglish = names.map((name) => [name, valuesIn(ENGLISH[name])]);
+    expect(names.map((name) => [name, valuesIn(ARABIC[name])])).toEqual(inEnglish);
+    expect(inEnglish.flatMap(([, values]) => values).length).toBeGreaterThan(10);
+  });
+
+  test('are those of the language without its region, and English where there are none', async () => {
+    const { lang, dir, words } = await languageOf('AR-eg');
+    expect({ lang, dir, send: words.send }).toEqual({ lang: 'ar', dir: 'rtl', send: ARABIC.send });
+    for (const other of ['de', '', 'constructor'])
+      expect(await languageOf(other)).toEqual({ lang: 'en', dir: 'ltr', words: ENGLISH });
+  });
+
+  test('get their values, also if a value looks like one', () => {
+    expect(fill('{a} {b} {c}', { a: '{b}', b: 2 })).toBe('{b} 2 {c}');
+  });
+});
+
+describe('the words of an error', () => {
+  const OWN =
+    'cookie_blocked unreachable connection_lost connection_silent missing unexpected_response'.split(' ');
+
+  test('are those of its code, of which each has some', () => {
+    expect(errorWords('upstream_unreachable')).toBe('errorAway');
+    expect(errorWords('upstream_rate_limited')).toBe('errorBusy');
+    expect(errorWords('not_your_conversation')).toBe('errorForbidden');
+    expect(errorWords('answer_lost')).toBe('errorLost');
+    expect(errorWords('run_over')).toBe('errorMissing');
+    expect(errorWords('session_ended')).toBe('errorSignedOut');
+    expect(errorWords('internal_error')).toBe('errorOther');
+    const told = [...Object.keys(PROBLEMS), ...OWN].map(errorWords);
+    const sentences = names.filter((name) => /^error[A-Z]/.test(name) && name !== 'errorCode');
+    expect([...new Set(told)].sort()).toEqual(sentences.sort());
   });
 });
 
@@ -228,10 +298,6 @@ describe('CHAT_FILE', () => {
   test.each([
     ['{', 'CHAT_FILE must hold a JSON object'],
     [
-      '[]',
-      'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
-    ],
-    [
       '{"titel":"x"}',
       'CHAT_FILE its content: must be an object with no more than title, lang, logo, suggestions, colors and words',
     ],
@@ -243,6 +309,7 @@ describe('CHAT_FILE', () => {
     ['{"lang":"de"}', 'CHAT_FILE lang: must be en or ar'],
     ['{"suggestions":["a","b","c","d","e"]}', 'CHAT_FILE suggestions: must be at most 4'],
     ['{"colors":{"light":{"accent":"red"}}}', 'CHAT_FILE colors.light.accent: must be #rrggbb'],
+    ['{"words":{"send":"Go","sent":"Gone"}}', 'CHAT_FILE words.sent: is no word of the chat'],
   ])('is refused if it is %s', (content, problem) => {
     expect(problemsIn(content)).toEqual([problem]);
   });
@@ -268,14 +335,8 @@ describe('CHAT_FILE', () => {
     expect(problemsIn('{}')).toEqual([]);
   });
 
-  test('is refused if it has a word that the chat has not', () => {
-    expect(problemsIn('{"words":{"send":"Go","sent":"Gone"}}')).toEqual([
-      'CHAT_FILE words.sent: is no word of the chat',
-    ]);
-  });
-
   test('knows the words that the chat has', () => {
-    expect([...CHAT_WORDS].sort()).toEqual(Object.keys(ENGLISH).sort());
+    expect([...CHAT_WORDS].sort()).toEqual([...names].sort());
   });
 
   test('knows the colours that the style sheet has', () => {
@@ -298,56 +359,72 @@ describe('CHAT_FILE', () => {
       expect(contrast(dark, CHAT_COLORS.dark.surface)).toBeGreaterThanOrEqual(4.5);
     }
   });
-
-  test('is judged by the formula of WCAG', () => {
-    expect(contrast('#000000', '#ffffff')).toBe(21);
-    expect(contrast('#777777', '#ffffff')).toBeCloseTo(4.478, 3);
-    expect(contrast('#ffffff', '#777777')).toBe(contrast('#777777', '#ffffff'));
-  });
 });
 
 describe('GET /client/bot-relay-client.tgz', () => {
-  test('answers with the package of the build, without a session', async () => {
-    const { url } = await start();
+  test('answers with the package of the build, without a session, unless the cache has it', async () => {
+    const { url, port } = await start();
     const response = await fetch(url + PACKAGE);
+    const expected = { 'content-type': 'application/gzip', 'content-length': String(bytes.length) };
     expect(Object.fromEntries(response.headers)).toMatchObject({
-      'content-type': 'application/gzip',
-      'content-length': String(bytes.length),
-      'cache-control': 'no-cache',
-      'x-content-type-options': 'nosniff',
+      ...{ ...expected, 'cache-control': 'no-cache', 'x-content-type-options': 'nosniff' },
     });
     expect(Buffer.from(await response.arrayBuffer()).equals(bytes)).toBe(true);
-  });
-
-  test('answers HEAD without a body, and refuses other methods', async () => {
-    const { port } = await start();
     const head = await call(port, PACKAGE, { method: 'HEAD' });
-    expect(head).toMatchObject({ status: 200, body: '' });
-    expect(head.headers['content-length']).toBe(String(bytes.length));
+    expect(head).toMatchObject({ status: 200, body: '', headers: expected });
     const posted = await call(port, PACKAGE, { method: 'POST' });
     expectProblem(posted, 405, 'method_not_allowed');
     expect(posted.headers.allow).toBe('GET, HEAD');
-  });
-
-  test('answers 304 if the cache has this package, and 200 if it has another one', async () => {
-    const { port } = await start();
-    const { headers } = await call(port, PACKAGE);
-    const etag = String(headers.etag);
+    const etag = String(head.headers.etag);
     expect(etag).toMatch(/^"[\w-]{43}"$/);
     const again = (cached: string) => call(port, PACKAGE, { headers: { 'If-None-Match': cached } });
     expect(await again(etag)).toMatchObject({ status: 304, body: '', headers: { etag } });
     expect(await again('"another"')).toMatchObject({ status: 200 });
   });
 
-  test('is below BASE_PATH', async () => {
-    const { port } = await start({ BASE_PATH: '/chat-api' });
-    expect(await call(port, `/chat-api${PACKAGE}`, { method: 'HEAD' })).toMatchObject({ status: 200 });
-    expectProblem(await call(port, PACKAGE), 404, 'not_found');
-  });
-
   test('counts for the limit of the address', async () => {
     const { port } = await start({ CLIENT_LIMIT_PER_ADDRESS: '1' });
     expect(await call(port, PACKAGE, { method: 'HEAD' })).toMatchObject({ status: 200 });
     expectProblem(await call(port, PACKAGE), 429, 'too_many_attempts');
+  });
+});
+
+describe('the demo', () => {
+  const BASE = 'http://localhost:3000/chat-api';
+  const banner = (authMode: 'password' | 'guest' | 'oidc', bots = ['demo/echo']) =>
+    demoBanner(BASE, { authMode, bots, service: { model: undefined } });
+  const commandsIn = (text: string) => [...text.matchAll(/^ {4}(curl .+)$/gm)].map(([, command]) => command);
+  afterAll(() => stopProcesses());
+
+  test('offers its bots that BOTS allows, below BASE_PATH, and names no user who is not needed', async () => {
+    const environment = { BASE_PATH: '/chat-api', AUTH_MODE: 'guest', BOTS: 'demo/*,acme/it"s<b>' };
+    const demo = startProcess({ environment: { PORT: '0', ...environment } });
+    const settings = await call(await demo.listening(), '/chat-api/client/bot-chat.json');
+    const { bots, user } = JSON.parse(settings.body);
+    const own = ['echo', 'guide', 'slow', 'steps', 'resume', 'tools'].map((name) => `demo/${name}`);
+    expect({ bots, user }).toEqual({ bots: [...own, 'acme/it"s<b>'], user: undefined });
+    await demo.waitFor(/Open http:\/\/localhost:\d+\/chat-api\/ in a browser/);
+  });
+
+  test('prints how to sign in, and a password only with AUTH_MODE=password', () => {
+    expect(commandsIn(banner('password'))[0]).toContain(`"password":"demo"}' ${BASE}/auth/login`);
+    expect(commandsIn(banner('guest'))[0]).toBe(`curl -c cookies.txt -X POST ${BASE}/auth/guest`);
+    expect(banner('oidc')).toContain(`${BASE}/auth/callback must be registered`);
+    expect(commandsIn(banner('oidc'))).toEqual([]);
+    for (const mode of ['guest', 'oidc'] as const)
+      expect(banner(mode)).not.toMatch(/password|demo \/ demo|undefined/);
+  });
+
+  test.each([
+    ['acme/helper,demo/guide', 'demo/guide'],
+    ['*/guide', 'demo/guide'],
+    ['*/*', 'demo/echo'],
+    // The demo does not have these bots, but BOTS allows them, so that the refusal can be seen.
+    ['acme/*', 'acme/echo'],
+    ["acme/it's-(me)$x", 'acme/it%27s-%28me%29%24x'],
+  ])('prints, with BOTS=%s, how to talk with %s', (patterns, bot) => {
+    const path = bot.replace('/', '/bot-provider/');
+    const [, command] = commandsIn(banner('guest', patterns.split(',')));
+    expect(command).toContain(` ${BASE}/generic/ns/${path}/message/sse`);
   });
 });

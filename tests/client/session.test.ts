@@ -1,28 +1,18 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { type BotClient, RelayError } from '../../src/client/session/bot-client.ts';
+import { followedSession } from '../../src/client/session/followed-session.ts';
+import { sessionQuestions } from '../../src/client/session/session-calls.ts';
+import { endSession } from '../harness/clients/channels.ts';
 import { type ClientPair, countSignOuts, readAll, startClientPair } from '../harness/clients/client-pair.ts';
 import { until } from '../harness/clock/until.ts';
-import { OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
+import { OTHER_USER, startRelay, USER } from '../harness/relay/relay.ts';
 import { chunk, STREAM_HEAD, wholeStream } from '../harness/service/raw-upstream.ts';
 
 const LONG = Buffer.concat([Buffer.from(STREAM_HEAD), chunk('data: 1\n\n')]);
 
-/** Intercepts the calls between the client and the relay. */
-let intercept: (path: string, pass: () => Promise<Response>) => Promise<Response>;
-/** Whether the client sends its cookie. */
-let sendsCookie: boolean;
-/** The cookie that was sent last. */
-let lastCookie: string;
-/** The cookie that all tabs share. */
-let browserCookie: string;
 let pair: ClientPair;
-let client: BotClient;
-let signOuts: () => number;
-
-beforeEach(async () => {
-  sendsCookie = true;
-  browserCookie = '';
-  intercept = (_, pass) => pass();
+beforeAll(async () => {
   pair = await startClientPair(
     (socket, { body }) =>
       void socket.write(String(body).includes('long') ? LONG : wholeStream('data: 1\n\n')),
@@ -32,17 +22,51 @@ beforeEach(async () => {
         const headers = new Headers(init?.headers);
         if (!sendsCookie) headers.delete('Cookie');
         lastCookie = headers.get('Cookie') ?? '';
-        return intercept(new URL(String(url)).pathname, () => fetch(url, { ...init, headers }));
+        const path = new URL(String(url)).pathname;
+        asked.push(path);
+        return intercept(path, () => fetch(url, { ...init, headers }));
       },
     },
   );
-  client = pair.client;
-  signOuts = countSignOuts(client);
 });
-afterEach(() => pair.close());
+afterAll(() => pair.close());
 
-const signIn = (by = client) => by.signIn(USER.name, USER.password);
+/** Intercepts the calls between the clients and the relay. */
+let intercept = (_path: string, pass: () => Promise<Response>) => pass();
+/** Whether the clients send their cookie. */
+let sendsCookie = true;
+/** The cookie that was sent last. */
+let lastCookie: string;
+/** The paths of all calls. */
+let asked: string[] = [];
+/** The cookie that all tabs share. */
+let browserCookie: string;
+let client: BotClient;
+let signOuts: () => number;
+beforeEach(async () => {
+  sendsCookie = true;
+  browserCookie = '';
+  intercept = (_, pass) => pass();
+  pair.upstream.requests.length = 0;
+  [client, signOuts] = stranger();
+  await signIn();
+  asked = [];
+});
+
+/** A client of nobody, and how many times it was told of the end of a session. */
+function stranger(): [BotClient, () => number] {
+  const its = pair.newClient();
+  return [its, countSignOuts(its)];
+}
+const signIn = (by = client, user = USER) => by.signIn(user.name, user.password);
 const send = async (by = client) => (await readAll(by.send('hi'))).error as RelayError | undefined;
+/** Streams that do not end by themselves, when the first event of each was read. */
+async function streams(count: number, by = client) {
+  let heard = 0;
+  const all = Array.from({ length: count }, () => readAll(by.send('long'), () => heard++));
+  await until(() => heard === count);
+  return async () => (await Promise.all(all)).map(({ error }) => error);
+}
 /** A client that shares its cookie with the other tabs. */
 function newTab(): BotClient {
   return pair.newClient({
@@ -67,11 +91,10 @@ describe('the channel of messages that are texts', () => {
   }
 
   test('is a new one for each session, so that the next user does not continue the conversation', async () => {
-    await signIn();
     await send();
     await send();
     await client.signOut();
-    await client.signIn(OTHER_USER.name, OTHER_USER.password);
+    await signIn(client, OTHER_USER);
     await send();
     expectNewChannel();
   });
@@ -82,21 +105,21 @@ describe('the channel of messages that are texts', () => {
     await send(tab);
     await tab.session();
     await send(tab);
-    await elsewhere.signIn(OTHER_USER.name, OTHER_USER.password);
+    await signIn(elsewhere, OTHER_USER);
     expect(await tab.session()).toMatchObject({ user: { name: OTHER_USER.name } });
     await send(tab);
     expectNewChannel();
   });
 });
 
-describe('signing in by password', () => {
-  test('returns the session, and so does session()', async () => {
+describe('signing in', () => {
+  test('by password returns the session, and so does session()', async () => {
     const session = {
       user: { id: USER.name, name: USER.name },
       idleExpiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
       absoluteExpiresAt: expect.stringMatching(/^\d{4}-.*Z$/),
     };
-    const other = pair.newClient();
+    const [other] = stranger();
     expect(await signIn(other)).toEqual(session);
     expect(await other.session()).toEqual(session);
     expect(await send(other)).toBeUndefined();
@@ -113,48 +136,41 @@ describe('signing in by password', () => {
     expect(signOuts()).toBe(0);
     expect(await client.session()).toMatchObject({ user: { name: USER.name } });
   });
-});
 
-test('signing in as a guest', async () => {
-  const relay: TestRelay = await startRelay(pair.upstream.url, { AUTH_MODE: 'guest' });
-  const guest = pair.newClient({ baseUrl: relay.url });
-  expect(await guest.session()).toBeNull();
-  const { user } = await guest.signInAsGuest();
-  expect(user.id).toMatch(/./);
-  expect(await guest.session()).toMatchObject({ user });
-  expect(await send(guest)).toBeUndefined();
-  await relay.close();
-});
+  test('as a guest', async () => {
+    const relay = await startRelay(pair.upstream.url, { AUTH_MODE: 'guest' });
+    const guest = pair.newClient({ baseUrl: relay.url });
+    expect(await guest.session()).toBeNull();
+    const { user } = await guest.signInAsGuest();
+    expect(user.id).toMatch(/./);
+    expect(await guest.session()).toMatchObject({ user });
+    expect(await send(guest)).toBeUndefined();
+    await relay.close();
+  });
 
-test('signInUrl returns the address to sign in at a provider', () => {
-  expect(client.signInUrl('/chat?a=1')).toBe(`${pair.relay.url}/auth/login?returnTo=%2Fchat%3Fa%3D1`);
+  test('at a provider has its own address', () => {
+    const url = `${pair.relay.url}/auth/login?returnTo=%2Fchat%3Fa%3D1`;
+    expect(client.signInUrl('/chat?a=1')).toBe(url);
+  });
 });
 
 describe('signing out', () => {
   test('ends the session and dispatches signed-out once, also if a stream ends before the answer', async () => {
-    let heard = 0;
-    const streams = [1, 2].map(() => readAll(client.send('long'), () => heard++));
-    await until(() => heard === 2);
+    const ends = await streams(2);
     expect(await client.signOut()).toEqual({ logoutUrl: null });
-    for (const { error } of await Promise.all(streams))
-      expect(error).toMatchObject({ code: 'session_ended', status: 401 });
+    const ended = expect.objectContaining({ code: 'session_ended', status: 401 });
+    expect(await ends()).toEqual([ended, ended]);
     expect(await client.session()).toBeNull();
     expect(await send()).toMatchObject({ code: 'unauthenticated' });
-    expect(signOuts()).toBe(1);
-  });
-
-  test('succeeds if nobody is signed in', async () => {
-    await client.signOut();
+    // If nobody is signed in, it succeeds, too.
     expect(await client.signOut()).toEqual({ logoutUrl: null });
     expect(signOuts()).toBe(1);
   });
 
-  test('at a provider returns its logout URL, or null', async () => {
-    for (const logoutUrl of ['https://login.example.com/end?x=1', null]) {
-      intercept = (path, pass) =>
-        path === '/auth/logout' ? Promise.resolve(Response.json({ logoutUrl })) : pass();
-      expect(await client.signOut()).toEqual({ logoutUrl });
-    }
+  test('at a provider returns its logout URL', async () => {
+    const logoutUrl = 'https://login.example.com/end?x=1';
+    intercept = async () => Response.json({ logoutUrl });
+    expect(await client.signOut()).toEqual({ logoutUrl });
   });
 
   test('that fails signs nobody out', async () => {
@@ -165,38 +181,24 @@ describe('signing out', () => {
 });
 
 describe('signed-out is dispatched', () => {
-  const burst = () => Promise.all(Array.from({ length: 20 }, () => send()));
-
-  test('once for a burst of 401, and again after another sign-in', async () => {
-    for (const times of [1, 2]) {
+  test('once for a burst of 401, and again after another sign-in, also one in another tab', async () => {
+    const ways = [() => signIn(), () => client.session(), () => send(), () => signIn()];
+    for (const [at, comeBack] of ways.entries()) {
       sendsCookie = false;
-      for (const error of await burst())
+      for (const error of await Promise.all([send(), send(), send()]))
         expect(error).toMatchObject({ code: 'unauthenticated', status: 401 });
       expect(await client.session()).toBeNull();
-      expect(signOuts()).toBe(times);
+      expect(signOuts()).toBe(at + 1);
       sendsCookie = true;
-      await signIn();
-    }
-  });
-
-  test('again if the user has signed in in another tab meanwhile', async () => {
-    for (const times of [1, 2]) {
-      sendsCookie = false;
-      await send();
-      expect(signOuts()).toBe(times);
-      sendsCookie = true;
-      expect(times === 2 ? await client.session() : await send()).not.toBeInstanceOf(Error);
+      await comeBack();
     }
   });
 
   test('once for all streams that end with their session', async () => {
-    let heard = 0;
-    const streams = [1, 2, 3].map(() => readAll(client.send('long'), () => heard++));
-    await until(() => heard === 3);
-    const Cookie = lastCookie;
-    await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie } });
-    for (const { error } of await Promise.all(streams))
-      expect(error).toMatchObject({ code: 'session_ended' });
+    const ends = await streams(3);
+    await endSession(pair.relay);
+    const ended = expect.objectContaining({ code: 'session_ended' });
+    expect(await ends()).toEqual([ended, ended, ended]);
     expect(signOuts()).toBe(1);
   });
 
@@ -207,8 +209,7 @@ describe('signed-out is dispatched', () => {
   });
 
   test('for the first message of a page that never asked whether somebody is signed in', async () => {
-    const other = pair.newClient();
-    const raised = countSignOuts(other);
+    const [other, raised] = stranger();
     expect(await send(other)).toMatchObject({ code: 'unauthenticated' });
     expect(raised()).toBe(1);
   });
@@ -216,76 +217,56 @@ describe('signed-out is dispatched', () => {
 
 describe('signed-out is not dispatched', () => {
   test('by the first session() of a page that was never signed in, nor by its next message', async () => {
-    const other = pair.newClient();
-    const raised = countSignOuts(other);
+    const [other, raised] = stranger();
     expect(await other.session()).toBeNull();
     await send(other);
     expect(await other.session()).toBeNull();
     expect(raised()).toBe(0);
   });
 
-  test.each(['a 401', 'a stream'])(
-    'for a new session by %s of the previous one that comes late',
-    async (late) => {
-      const { promise: held, resolve: release } = Promise.withResolvers<void>();
-      let isHeld = false;
-      intercept = async (path, pass) => {
-        const response = await pass();
-        if (!path.startsWith('/generic') || isHeld) return response;
-        isHeld = true;
-        await held;
-        return response;
-      };
-      sendsCookie = late === 'a stream';
-      const before = readAll(client.send('long'));
-      await until(() => isHeld);
-      sendsCookie = true;
-      await client.signOut();
-      expect(signOuts()).toBe(1);
-      await signIn();
-      release();
-      expect((await before).error).toMatchObject({ status: 401 });
-      expect(signOuts()).toBe(1);
-      expect(await send()).toBeUndefined();
-    },
-  );
+  test.each([
+    ['a 401 of the previous one', 1],
+    ['a stream of the previous one', 1],
+    ['a 401 to a message before it', 0],
+  ])('for a new session by %s that comes late', async (late, before) => {
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    const [other, raised] = before ? [client, signOuts] : stranger();
+    let isHeld = false;
+    intercept = async (path, pass) => {
+      const response = await pass();
+      if (!path.startsWith('/generic') || isHeld) return response;
+      isHeld = true;
+      await held;
+      return response;
+    };
+    sendsCookie = late.startsWith('a stream');
+    const sent = readAll(other.send('long'));
+    await until(() => isHeld);
+    sendsCookie = true;
+    if (before) await other.signOut();
+    await signIn(other);
+    release();
+    expect((await sent).error).toMatchObject({ status: 401 });
+    expect(raised()).toBe(before);
+    expect(await send(other)).toBeUndefined();
+  });
 
   test('for a session of another tab by a stream of the previous one that ends late', async () => {
     const [tab, elsewhere] = [newTab(), newTab()];
     const raised = countSignOuts(tab);
     await signIn(tab);
-    let heard = 0;
-    const before = readAll(tab.send('long'), () => heard++);
-    await until(() => heard === 1);
+    const ends = await streams(1, tab);
     const old = browserCookie;
     browserCookie = '';
     await signIn(elsewhere);
     expect(await tab.session()).toMatchObject({ user: { name: USER.name } });
     await fetch(`${pair.relay.url}/auth/logout`, { method: 'POST', headers: { Cookie: old } });
-    expect((await before).error).toMatchObject({ code: 'session_ended' });
-    expect(raised()).toBe(0);
-  });
-
-  test('for a new session by a late 401 to a message before the sign-in', async () => {
-    const other = pair.newClient();
-    const raised = countSignOuts(other);
-    const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    intercept = async (path, pass) => {
-      const response = await pass();
-      if (path.startsWith('/generic')) await held;
-      return response;
-    };
-    const before = send(other);
-    await pair.relay.logLine(({ outcome }) => outcome === 'unauthenticated');
-    await signIn(other);
-    release();
-    expect(await before).toMatchObject({ code: 'unauthenticated' });
+    expect(await ends()).toMatchObject([{ code: 'session_ended' }]);
     expect(raised()).toBe(0);
   });
 
   test('because of the answer of a proxy, which session() does not take for a session', async () => {
-    const other = pair.newClient();
-    const raised = countSignOuts(other);
+    const [other, raised] = stranger();
     intercept = () => html(200);
     const problem = { name: 'RelayError', code: 'unexpected_response', status: 200 };
     await expect(other.session()).rejects.toMatchObject(problem);
@@ -304,7 +285,6 @@ describe('signed-out is not dispatched', () => {
     const problem = { name: 'RelayError', code: 'unreachable', status: 0 };
     await expect(client.session()).rejects.toMatchObject(problem);
     await expect(client.signOut()).rejects.toMatchObject(problem);
-    expect(await send()).toMatchObject(problem);
     expect(signOuts()).toBe(0);
   });
 });
@@ -317,13 +297,12 @@ describe('the session cookie in Node.js', () => {
   });
 
   test('is kept by each client separately', async () => {
-    const [ada, bob, nobody] = [pair.newClient(), pair.newClient(), pair.newClient()];
-    await signIn(ada);
-    await bob.signIn(OTHER_USER.name, OTHER_USER.password);
-    expect(await ada.session()).toMatchObject({ user: { name: USER.name } });
+    const [[bob], [nobody]] = [stranger(), stranger()];
+    await signIn(bob, OTHER_USER);
+    expect(await client.session()).toMatchObject({ user: { name: USER.name } });
     expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
     expect(await nobody.session()).toBeNull();
-    await ada.signOut();
+    await client.signOut();
     expect(await bob.session()).toMatchObject({ user: { name: OTHER_USER.name } });
   });
 
@@ -333,5 +312,133 @@ describe('the session cookie in Node.js', () => {
     await client.signOut();
     await client.session();
     expect(lastCookie).toBe('');
+  });
+});
+
+describe('the session that a page follows', () => {
+  const questions = () => asked.filter((path) => path === '/auth/session').length;
+
+  test('is asked for once, whatever reads it, and not before', async () => {
+    const [other] = stranger();
+    const channels = [createChannel(other), createChannel(other, { id: 'one' })];
+    const { subscribe, getSnapshot } = followedSession(other);
+    for (const { getSnapshot } of [...channels, followedSession(other)]) getSnapshot();
+    // A question would have been asked before this call, which tells no other client who is signed in.
+    await fetch(`${pair.relay.url}/healthz`);
+    expect(questions()).toBe(0);
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    intercept = async (_, pass) => {
+      const response = await pass();
+      await held;
+      return response;
+    };
+    for (const channel of channels) channel.subscribe(() => {});
+    const leave = subscribe(() => {});
+    const both = Promise.all([other.session(), other.session()]);
+    // Those who subscribe ask in a timer that was set before this one: no answer may come earlier.
+    setTimeout(release, 1);
+    expect(await both).toEqual([null, null]);
+    await until(() => channels.every((channel) => channel.getSnapshot().session === null));
+    expect(getSnapshot()).toEqual({ session: null, error: undefined });
+    leave();
+    expect(questions()).toBe(1);
+  });
+
+  test('is not known again when nobody has listened for a while', async () => {
+    const { subscribe, getSnapshot } = followedSession(client);
+    const leave = subscribe(() => {});
+    await until(() => getSnapshot().session?.user.name === USER.name);
+    leave();
+    await endSession(pair.relay);
+    const end = subscribe(() => {});
+    expect(getSnapshot().session).toBeUndefined();
+    await until(() => getSnapshot().session === null);
+    end();
+  });
+
+  test('is asked for again while the relay is away', async () => {
+    const [other] = stranger();
+    intercept = () => html(503);
+    const channel = createChannel(other);
+    const leave = channel.subscribe(() => {});
+    await until(() => channel.getSnapshot().error?.status === 503);
+    expect(channel.getSnapshot().session).toBeUndefined();
+    intercept = (_, pass) => pass();
+    await until(() => channel.getSnapshot().session === null);
+    leave();
+  });
+});
+
+describe('who is signed in', () => {
+  beforeEach(() => void jest.useFakeTimers());
+  afterEach(() => void jest.useRealTimers());
+  const pass = (ms: number) => jest.advanceTimersByTimeAsync(ms);
+  /** Questions that fail with this status, 0 while nothing answers; and when they were asked, in ms. */
+  function asking(status?: number) {
+    const times: number[] = [];
+    const session = async () => {
+      times.push(Date.now());
+      if (status !== undefined) throw new RelayError('It fails.', { code: 'x', status });
+      return undefined;
+    };
+    return { ...sessionQuestions({ session }, () => {}), times };
+  }
+  /** A session that ends in so many ms. */
+  const ending = (ms: number) => ({
+    user: { id: 'ada', name: 'Ada' },
+    idleExpiresAt: new Date(Date.now() + ms).toISOString(),
+    absoluteExpiresAt: '',
+  });
+
+  test.each([500, 0])('is asked at the end of a session until the relay can say so: %d', async (status) => {
+    const { begin, awaitEnd, times, end } = asking(status);
+    begin();
+    awaitEnd(ending(60_000));
+    await pass(600_000);
+    const before = times.length;
+    await pass(600_000);
+    expect(times.length - before).toBeGreaterThan(10);
+    expect(times.length - before).toBeLessThan(70);
+    awaitEnd(null);
+    await pass(600_000);
+    const after = times.length;
+    await pass(600_000);
+    expect(times).toHaveLength(after);
+    end();
+  });
+
+  test.each([0, 429, 503])('is asked again after %d, with longer pauses', async (status) => {
+    const { begin, times } = asking(status);
+    begin();
+    await pass(600_000);
+    const pauses = times.slice(1).map((time, at) => time - Number(times[at]));
+    expect(pauses.length).toBeGreaterThan(5);
+    expect(pauses).toEqual([...pauses].sort((one, other) => one - other));
+    expect(Number(pauses.at(-1)) / Number(pauses[0])).toBeGreaterThan(10);
+  });
+
+  test.each<[string, number | undefined, (questions: ReturnType<typeof asking>) => Promise<void> | void]>([
+    ['after an error that is no temporary one, while nobody is known', 500, () => {}],
+    ['if nobody is learnt to be signed in before it is asked', undefined, ({ awaitEnd }) => awaitEnd(null)],
+    [
+      'if the end of the session cannot be read',
+      undefined,
+      ({ awaitEnd }) => awaitEnd({ ...ending(0), idleExpiresAt: '' }),
+    ],
+    [
+      'and not after the end',
+      0,
+      async ({ awaitEnd, end }) => {
+        awaitEnd(ending(1_000));
+        await pass(10);
+        end();
+      },
+    ],
+  ])('is asked once %s', async (_, status, act) => {
+    const questions = asking(status);
+    questions.begin();
+    await act(questions);
+    await pass(600_000);
+    expect(questions.times).toHaveLength(1);
   });
 });

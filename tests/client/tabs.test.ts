@@ -58,8 +58,9 @@ describeInChromium('a tab', () => {
   const none = ".then(() => 'done')";
   const signIn = (user: typeof USER) => `client.signIn${as(user)}${none}`;
   const say = (text: string) => `channel.send('${text}').then(({ state }) => state)`;
-  const shows = (page: Page, count: number) =>
-    until(async () => (await run<string[]>(page, 'texts()')).length === count, 20);
+  const HELLO = ['Hello', 'You said: Hello'];
+  const shows = (page: Page, ...texts: string[]) =>
+    until(async () => JSON.stringify(await run(page, 'texts()')) === JSON.stringify(texts), 20);
   const kept = '[...Object.values({ ...localStorage }), ...Object.values({ ...sessionStorage })].join()';
 
   /** Chromium without a window hides no tab, so the page is told so. */
@@ -78,21 +79,8 @@ describeInChromium('a tab', () => {
     await run(page, signIn(USER));
     await isUser(page, USER.name);
     await run(page, say('secret'));
-    await shows(page, 2);
+    await shows(page, 'secret', 'You said: secret');
     return page;
-  }
-
-  /** Keeps what tabs tell each other. The returned function returns it as JSON. */
-  async function tapped(page: Page): Promise<() => Promise<string>> {
-    await run(
-      page,
-      `globalThis.told = [];
-      new BroadcastChannel('bot-relay-messages ' + new URL('/', location.href)).onmessage = ({ data }) => told.push(data)`,
-    );
-    return async () => {
-      await until(() => run<boolean>(page, 'told.length > 0'), 20);
-      return run<string>(page, 'JSON.stringify(told)');
-    };
   }
 
   test('shows nothing of its user when another one has come back from the identity provider in a second tab', async () => {
@@ -173,17 +161,6 @@ describeInChromium('a tab', () => {
     expect(await run(page, kept)).toBe('');
   });
 
-  test('is told of a sign-in and a sign-out by a client that nothing listens to', async () => {
-    const page = await said();
-    const second = await open(page.context());
-    await isUser(second.page, USER.name);
-    await run(second.page, `bare.signOut()${none}`);
-    await isUser(page, null);
-    expect(await run(page, 'texts()')).toEqual([]);
-    await run(second.page, `bare.signIn${as(OTHER_USER)}${none}`);
-    await isUser(page, OTHER_USER.name);
-  });
-
   test('agrees with another one on who is signed in, and a sign-out in one empties the other', async () => {
     const one = await open();
     await isUser(one.page, null);
@@ -193,15 +170,17 @@ describeInChromium('a tab', () => {
     await isUser(two.page, USER.name);
     expect(await run(two.page, say('Hello'))).toBe('done');
     await run(two.page, "void channel.send('word '.repeat(500))");
-    await shows(two.page, 4);
-    await run(one.page, 'client.signOut().then(() => {})');
+    await until(async () => (await run(two.page, 'texts().length')) === 4, 20);
+    // By a client that nothing listens to.
+    await run(one.page, `bare.signOut()${none}`);
     await isUser(two.page, null);
     // The end of its stream may have told this tab first that the session is over.
-    await shows(two.page, 0);
-    for (const { page, complaints } of [one, two]) {
-      await until(async () => (await run(page, kept)) === '', 20);
-      expect(complaints).toEqual([]);
-    }
+    await shows(two.page);
+    for (const { page } of [one, two]) await until(async () => (await run(page, kept)) === '', 20);
+    await run(one.page, `bare.signIn${as(OTHER_USER)}${none}`);
+    await isUser(two.page, OTHER_USER.name);
+    expect(await run(two.page, 'texts()')).toEqual([]);
+    for (const { complaints } of [one, two]) expect(complaints).toEqual([]);
   });
 
   test('shows a user the same default channel after a reload, and nothing of it to another one', async () => {
@@ -211,8 +190,7 @@ describeInChromium('a tab', () => {
     await run(page, say('Hello'));
     const id = await run<string>(page, 'channel.id');
     await page.reload();
-    await shows(page, 2);
-    expect(await run(page, 'texts()')).toEqual(['Hello', 'You said: Hello']);
+    await shows(page, ...HELLO);
     expect(await run(page, 'channel.id')).toBe(id);
     // Without a sign-out, as when a session has ended.
     await page.context().clearCookies();
@@ -231,9 +209,14 @@ describeInChromium('a tab', () => {
   test('shows what its user says in another tab, as it comes', async () => {
     const page = await said();
     const { page: second, complaints } = await open(page.context());
-    await shows(second, 2);
+    await shows(second, 'secret', 'You said: secret');
     await until(() => run<boolean>(second, '!channel.getSnapshot().isLoading'), 20);
-    const told = await tapped(second);
+    // What tabs tell each other is kept.
+    await run(
+      second,
+      `globalThis.told = [];
+      new BroadcastChannel('bot-relay-messages ' + new URL('/', location.href)).onmessage = ({ data }) => told.push(data)`,
+    );
     const last = 'channel.getSnapshot().messages.at(-1).state';
     await run(page, "void channel.send('shared '.repeat(500))");
     await until(async () => (await run(second, last)) === 'streaming', 20);
@@ -243,7 +226,8 @@ describeInChromium('a tab', () => {
     // And in the other direction.
     await run(second, say('back'));
     await until(async () => String(await run(page, 'texts().slice(4)')) === 'back,You said: back', 20);
-    expect(await told()).not.toMatch(/shared/);
+    await until(() => run<boolean>(second, 'told.length > 0'), 20);
+    expect(await run(second, 'JSON.stringify(told)')).not.toMatch(/shared/);
     expect(complaints).toEqual([]);
   });
 
@@ -254,7 +238,7 @@ describeInChromium('a tab', () => {
     await run(page, say('Hello'));
     expect(await run(page, 'localStorage.length')).toBe(0);
     await page.reload();
-    await shows(page, 2);
+    await shows(page, ...HELLO);
     expect(complaints).toEqual([]);
   });
 

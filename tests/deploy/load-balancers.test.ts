@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { get, request } from 'node:https';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
+import { FORM_TYPE } from '../harness/clients/forms.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
@@ -16,12 +18,18 @@ import {
   PROGRAMS,
   type Program,
 } from '../harness/relay/deployed.ts';
-import { describeWithLoadBalancers } from '../harness/relay/deployed-load-balancers.ts';
+import { describeWithLoadBalancers, describeWithNginx } from '../harness/relay/deployed-load-balancers.ts';
 import { type FakeRelay, type Reply, reply } from '../harness/relay/fake-relay.ts';
 import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, MESSAGE } from '../harness/relay/relay.ts';
 
 const REQUEST_ID = '0b5c0f6e-0d7f-4b7e-9a44-3a5fd3a1c001';
+
+const BOT = '/ns/acme/bot-provider/helper';
+const BLOB = `${BOT}/blob`;
+const SANDBOX_FILE = `${BOT}/sandbox/one/fs/file?custom_channel_id=c1&path=a`;
+const MIB = 2 ** 20;
+const PIECE = Buffer.alloc(65_536, 'x');
 
 const ok: Reply = (res) => res.end('ok');
 const cut: Reply = (res) => res.destroy();
@@ -35,6 +43,12 @@ const named: Reply = (res) => {
       'Content-Disposition': 'attachment; filename=private',
     })
     .end('private');
+};
+
+const refuse: Reply = (res) => {
+  res
+    .writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '1' })
+    .end('{"code":"draining"}');
 };
 
 /** Resolves when the relay was asked for `/readyz` so many times more. */
@@ -113,11 +127,19 @@ describe.each(PROGRAMS)('$file', (program) => {
   program.describeWith('in front of two relays', () => {
     let deployed: Deployed;
     let { front, relays, send, post, postMany, total } = {} as Deployed;
+    let session: ClientHttp2Session;
     beforeAll(async () => {
       deployed = await deploy(program, ok);
       ({ front, relays, send, post, postMany, total } = deployed);
+      session = connect(front.origin, { ca: front.certificate });
     });
-    afterAll(() => deployed?.close());
+    afterAll(async () => {
+      session?.destroy();
+      await deployed?.close();
+    });
+    afterEach(() => {
+      for (const relay of relays) relay.take = undefined;
+    });
 
     // nginx sends a message that a relay has refused with 503 to the other one.
     test.each([429, 500, 502, ...(isNginx ? [] : [503]), 504])(
@@ -260,5 +282,171 @@ describe.each(PROGRAMS)('$file', (program) => {
       expect((await linesOf('unanswered', cut, 502)).join()).toContain('127.0.0.1');
       expect(front.log()).not.toMatch(/private|x=1/);
     });
+
+    /** Begins a request that one of the relays takes. */
+    function begin(method: string, path: string, take: FakeRelay['take'], length = 0): ClientHttp2Stream {
+      for (const relay of relays) relay.take = take;
+      const headers = length > 0 ? { 'content-type': FORM_TYPE, 'content-length': String(length) } : {};
+      return session.request({ ':method': method, ':path': path, ...headers }, { endStream: length === 0 });
+    }
+    async function statusOf(stream: ClientHttp2Stream): Promise<number> {
+      const [headers] = (await once(stream, 'response')) as [Record<string, unknown>];
+      stream.resume();
+      return Number(headers[':status']);
+    }
+
+    test.each([
+      ['POST', `${BOT}/channel/clear?custom_channel_id=c1`, undefined],
+      ['POST', `${BOT}/message/feedback`, '{}'],
+      ['POST', BLOB, PIECE],
+      ['PUT', SANDBOX_FILE, PIECE],
+      ['PUT', `${BOT}/some/other`, PIECE],
+      ['DELETE', `${BOT}/channel?custom_channel_id=c1`, undefined],
+      ['DELETE', `${BOT}/sandbox/one/fs/all?custom_channel_id=c1&path=a`, undefined],
+    ])('never sends a %s %s again that a relay may have passed on', async (method, path, body) => {
+      reply(relays, cut, cut);
+      const headers = { ':method': method, ...(body instanceof Buffer && { 'content-type': FORM_TYPE }) };
+      const request = { headers, ...(body !== undefined && { body }) };
+      const answers = await Promise.all(Array.from({ length: 4 }, () => send(path, request)));
+      expect(answers.map(({ status }) => status)).toEqual([502, 502, 502, 502]);
+      expect(relays.flatMap(({ seen }) => seen.map((one) => [one.method, one.url]))).toEqual(
+        Array(4).fill([method, path]),
+      );
+    });
+
+    test.each([
+      ['POST', BLOB],
+      ['PUT', SANDBOX_FILE],
+    ])('passes a %s %s of 20 MiB on as it arrives', async (method, path) => {
+      let arrived = 0;
+      const upload = begin(
+        method,
+        path,
+        (req, res) => {
+          req.on('data', ({ length }: Buffer) => {
+            arrived += length;
+          });
+          req.on('end', () => res.end('ok'));
+        },
+        20 * MIB + PIECE.length,
+      );
+      upload.write(PIECE);
+      // The rest is sent only after this has arrived.
+      await until(() => arrived === PIECE.length);
+      upload.end(Buffer.alloc(20 * MIB, 'y'));
+      expect(await statusOf(upload)).toBe(200);
+      expect(arrived).toBe(20 * MIB + PIECE.length);
+    });
+
+    test.each([
+      ['a download', `${BOT}/channel-home/download?custom_channel_id=c1`, 'application/octet-stream'],
+      ['a file of a sandbox', SANDBOX_FILE, 'application/octet-stream'],
+      ['a live stream', `${BOT}/message/sse?custom_channel_id=c1`, 'text/event-stream'],
+    ])('passes %s on as it comes', async (_what, path, type) => {
+      let write: (() => void) | undefined;
+      const download = begin('GET', path, (_req, res) => {
+        const isFile = type !== 'text/event-stream';
+        res.writeHead(200, {
+          'Content-Type': type,
+          ...(isFile && { 'Content-Length': 3 * PIECE.length }),
+        });
+        let left = 3;
+        write = () => {
+          left -= 1;
+          if (left > 0) res.write(PIECE);
+          else res.end(PIECE);
+        };
+        write();
+      });
+      let came = 0;
+      let written = 1;
+      for await (const piece of download) {
+        came += (piece as Buffer).length;
+        // The next piece is written only after this one has come.
+        if (came === written * PIECE.length && written < 3) {
+          written += 1;
+          write?.();
+        }
+      }
+      expect(came).toBe(3 * PIECE.length);
+    });
+  });
+});
+
+describeWithNginx('deploy/nginx.conf', () => {
+  let deployed: Deployed;
+  let { relays, send, post, postMany, counts, total } = {} as Deployed;
+  // All cases share it and leave both relays ready. The last case closes a port.
+  beforeAll(async () => {
+    deployed = await deploy(NGINX, ok);
+    ({ relays, send, post, postMany, counts, total } = deployed);
+  });
+  afterAll(async () => {
+    await deployed?.close();
+  });
+
+  // The first case, since nginx has not asked the relays yet.
+  test('sends nothing to a relay that is not ready, and uses it again when it is', async () => {
+    reply(relays, ok, ok);
+    relays[0].ready = false;
+    await postMany();
+    expect(counts()).toEqual([0, MANY]);
+    relays[0].ready = true;
+    await until(async () => {
+      await postMany();
+      return Number(counts()[0]) > 0;
+    }, 100);
+  });
+
+  test('shares the messages among the relays', async () => {
+    reply(relays, ok, ok);
+    for (let i = 0; i < 4; i++) await postMany();
+    expect(Math.min(...counts())).toBeGreaterThan(0);
+    expect(total()).toBe(4 * MANY);
+  });
+
+  test('does not ask before each message whether a relay is ready', async () => {
+    reply(relays, ok, ok);
+    const asked = relays.map((relay) => relay.asked());
+    // One after the other: what comes together while an answer gets too old may ask together.
+    for (let i = 0; i < 40; i++) await post();
+    for (const [index, relay] of relays.entries())
+      expect(relay.asked() - Number(asked[index])).toBeLessThan(relay.seen.length);
+  });
+
+  test('sends a message that a relay has refused with 503 to the other relay, whole and once', async () => {
+    reply(relays, refuse, ok);
+    const answers = await postMany();
+    expect(answers).toEqual(Array(MANY).fill(expect.objectContaining({ status: 200, body: 'ok' })));
+    expect(counts()[0]).toBeGreaterThan(0);
+    expect(counts()[1]).toBe(MANY);
+    // Longer than the buffer in memory, and with bytes that are not text.
+    const large = Buffer.alloc(
+      1_000_000,
+      Uint8Array.from({ length: 251 }, (_, i) => i),
+    );
+    for (let i = 0; i < 8; i++) expect((await post(large)).status).toBe(200);
+    for (const { body } of relays[1].seen.slice(MANY)) expect(body.equals(large)).toBe(true);
+  });
+
+  test('passes on the second 503 if both relays refuse', async () => {
+    reply(relays, refuse, refuse);
+    const answer = await post();
+    expect(answer).toMatchObject({ status: 503, body: '{"code":"draining"}' });
+    expect(answer.headers).toMatchObject({ 'retry-after': '1', 'content-type': 'application/problem+json' });
+    expect(counts()).toEqual([1, 1]);
+  });
+
+  test('does not serve its own probes to clients', async () => {
+    expect((await send('/-/readiness')).status).toBe(404);
+  });
+
+  test('uses the other relay when the port of one is closed', async () => {
+    reply(relays, ok, ok);
+    await postMany();
+    // Both were ready a moment ago.
+    await relays[0].close();
+    const answers = await postMany();
+    expect(answers).toEqual(Array(MANY).fill(expect.objectContaining({ status: 200 })));
   });
 });

@@ -1,11 +1,14 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
 import { Problem } from '../../src/errors.ts';
 import { clientAddress } from '../../src/http/client-address.ts';
 import { abortWhenLeft } from '../../src/http/client-connection.ts';
 import { createLogger } from '../../src/logger.ts';
+import { abortableSleep } from '../../src/pace/abortable-sleep.ts';
 import type { AttemptCounts } from '../../src/pace/attempts.ts';
 import { loginAttempts } from '../../src/pace/login-attempts.ts';
 import { memoryAttempts } from '../../src/pace/memory-attempts.ts';
+import { createQueues, limitConcurrency } from '../../src/pace/queues.ts';
 import { redisAttempts } from '../../src/pace/redis-attempts.ts';
 import { memoryCounts, requestLimits } from '../../src/pace/request-limits.ts';
 import { route } from '../../src/routes/route.ts';
@@ -107,36 +110,41 @@ const statusesOf = (answers: readonly Answer[]) => answers.map(({ status }) => s
 
 /** Tests for both stores of failures. */
 function contract(): void {
-  test('10 failures of one account, from any addresses, block it even for the right password', async () => {
-    await fail(10, (n) => ['ada', `192.0.2.${n}`]);
-    expectProblem(await attempt('ada', '198.51.100.1', 'right'), 429, 'too_many_attempts');
-    expect((await attempt('bob', '198.51.100.1', 'right')).status).toBe(200);
-  });
-
-  test('30 failures of any accounts block their address, and 29 do not, since an office may have one address', async () => {
-    await fail(29, (n) => [`user${n}`, '192.0.2.1']);
-    expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
-    await fail(1, () => ['eve', '192.0.2.1']);
-    expectProblem(await attempt('ada', '192.0.2.1', 'right'), 429, 'too_many_attempts');
-    expect((await attempt('ada', '192.0.2.2', 'right')).status).toBe(200);
-  });
-
-  test.each<[string, number, (n: number) => [string, string]]>([
-    ['for one account', 10, (n) => ['ada', `192.0.2.${n}`]],
-    ['from one address', 30, (n) => [`user${n}`, '192.0.2.1']],
+  test.each<[string, number, (n: number) => [string, string], string[][]]>([
+    [
+      'of one account',
+      10,
+      (n) => ['ada', `192.0.2.${n}`],
+      [
+        ['ada', '198.51.100.1'],
+        ['bob', '192.0.2.1'],
+      ],
+    ],
+    // An office may have one address.
+    [
+      'from one address',
+      30,
+      (n) => [`user${n}`, '192.0.2.1'],
+      [
+        ['ada', '192.0.2.1'],
+        ['user1', '192.0.2.2'],
+      ],
+    ],
   ])(
-    'of wrong passwords %s that come at once, %i are checked, and the others are refused',
+    'of wrong passwords %s that come at once, %i are checked, and then not even a right one',
     async (...row) => {
-      const [, most, of] = row;
+      const [, most, of, [blocked, free]] = row;
       const answers = await atOnce(60, of);
       expect(checked).toHaveLength(most);
       expect(answers.filter(({ status }) => status === 401)).toHaveLength(most);
+      answers.push(await attempt(...(blocked as [string, string]), 'right'));
       for (const answer of answers.filter(({ status }) => status !== 401)) {
         expectProblem(answer, 429, 'too_many_attempts');
         const seconds = Number(answer.headers['retry-after']);
         expect(seconds).toBeGreaterThan(WINDOW_MS / 1000 - 60);
         expect(seconds).toBeLessThanOrEqual(WINDOW_MS / 1000);
       }
+      expect((await attempt(...(free as [string, string]), 'right')).status).toBe(200);
     },
   );
 
@@ -397,4 +405,113 @@ describe('the queue of sign-ins', () => {
     expect(statusesOf(await first).sort()).toEqual([200, 200, ...Array(count - 2).fill(503)]);
     expect((await attempt('ada', '192.0.2.1', 'right')).status).toBe(200);
   });
+});
+
+/** Lets all promises settle that wait for nothing else. */
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+const stepsOf = (...kinds: string[]) =>
+  fc.array(
+    fc.record({
+      kind: fc.constantFrom(...kinds),
+      key: fc.constantFrom('a', 'b'),
+      which: fc.nat(),
+      isAborted: fc.boolean(),
+      /** Whether the next step comes in the same moment. */
+      atOnce: fc.boolean(),
+    }),
+    { maxLength: 40, size: 'max' },
+  );
+
+/** A caller, and what has become of it. */
+interface Caller {
+  readonly stop: AbortController;
+  state: unknown;
+  end(how?: unknown): void;
+}
+const newCaller = (): Caller => ({ stop: new AbortController(), state: 'waits', end: () => {} });
+
+test('of each queue, the first has its turn, and the others follow in their order when it leaves or they give up', () =>
+  fc.assert(
+    fc.asyncProperty(stepsOf('enter', 'enter', 'leave', 'abort'), async (steps) => {
+      const queues = createQueues();
+      const all = { a: [] as Caller[], b: [] as Caller[] };
+      for (const { kind, key, which, isAborted, atOnce } of steps) {
+        const queue = all[key as 'a'];
+        const [first] = queue;
+        if (kind === 'enter') {
+          const caller = newCaller();
+          if (isAborted) caller.stop.abort('stopped');
+          else queue.push(caller);
+          const entered = queues.enter(key, caller.stop.signal).then(
+            (leave) => Object.assign(caller, { state: 'in', end: leave }),
+            (reason) => Object.assign(caller, { state: reason }),
+          );
+          if (isAborted) expect(await entered).toMatchObject({ state: 'stopped' });
+        } else if (kind === 'leave' && first?.state === 'in') {
+          first.end();
+          queue.shift();
+        } else if (kind === 'abort' && queue.length > 0) {
+          const at = which % queue.length;
+          const caller = queue[at] as Caller;
+          caller.stop.abort('left');
+          // Whose turn it is stays until it leaves.
+          if (at > 0) {
+            queue.splice(at, 1);
+            await settled();
+            expect(caller.state).toBe('left');
+          }
+        }
+        if (!atOnce) await settled();
+        expect([queues.length('a'), queues.length('b')]).toEqual([all.a.length, all.b.length]);
+        if (atOnce) continue;
+        for (const callers of Object.values(all))
+          expect(callers.map(({ state }) => state)).toEqual(callers.map((_, at) => (at ? 'waits' : 'in')));
+      }
+    }),
+  ));
+
+test('no more work runs at once than may, and what waits runs in its order, whatever fails or gives up', () =>
+  fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 3 }),
+      stepsOf('start', 'start', 'end', 'fail', 'abort'),
+      async (max, steps) => {
+        const run = limitConcurrency(max);
+        const callers: Caller[] = [];
+        for (const { kind, which, isAborted } of steps) {
+          const caller = callers[which % callers.length];
+          if (kind === 'start') {
+            const one = newCaller();
+            if (isAborted) one.stop.abort('left');
+            else callers.push(one);
+            const work = () =>
+              new Promise((resolve, reject) => {
+                one.state = 'runs';
+                one.end = (how) => (how === 'fail' ? reject(how) : resolve(how));
+              });
+            const result = run(work, one.stop.signal);
+            const over = result.catch((reason) => reason).then((how) => Object.assign(one, { state: how }));
+            if (isAborted) expect(await over).toMatchObject({ state: 'left' });
+          } else if (kind === 'abort') caller?.stop.abort('left');
+          else if (caller?.state === 'runs') caller.end(kind);
+          const wasRunning = caller?.state === 'runs';
+          await settled();
+          if (caller && kind !== 'start' && (kind === 'abort' ? !wasRunning : wasRunning)) {
+            expect(caller.state).toBe(kind === 'abort' ? 'left' : kind);
+            callers.splice(callers.indexOf(caller), 1);
+          }
+          const states = callers.map((_, at) => (at < max ? 'runs' : 'waits'));
+          expect(callers.map(({ state }) => state)).toEqual(states);
+        }
+      },
+    ),
+  ));
+
+test('a wait is not even a little too short, and ends with the reason of its signal', async () => {
+  for (let n = 0; n < 20; n++) {
+    const from = performance.now();
+    await abortableSleep(3.9, new AbortController().signal);
+    expect(performance.now() - from).toBeGreaterThanOrEqual(3.9);
+  }
+  await expect(abortableSleep(600_000, AbortSignal.abort('left'))).rejects.toBe('left');
 });

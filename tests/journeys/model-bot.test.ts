@@ -11,7 +11,7 @@ import { dechunk, rawClient, rawMessage } from '../harness/clients/raw-client.ts
 import { until } from '../harness/clock/until.ts';
 import { type FaultProxy, faultProxy } from '../harness/faults/fault-proxy.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
-import { demoEvents, wholeMessages } from '../harness/service/demo-service.ts';
+import { demoEvents, textsOf, typesOf as typesIn, wholeMessages } from '../harness/service/demo-service.ts';
 import { chatChunk, modelSettings } from '../harness/service/model-fixtures.ts';
 import {
   dataStream,
@@ -111,10 +111,9 @@ async function streamOf(client: ReturnType<typeof rawClient>): Promise<string> {
   expect(complete).toBe(true);
   return body;
 }
-const typesOf = (stream: string) =>
-  demoEvents(stream).map(({ eventType }) => eventType.replace('asgard.', ''));
+const typesOf = (stream: string) => typesIn(demoEvents(stream));
 const history = async () => (await ask('GET message/sse?custom_channel_id=c1')).body;
-const said = (stream: string) => wholeMessages(demoEvents(stream)).map(({ text }) => text);
+const said = (stream: string) => textsOf(demoEvents(stream));
 
 describe('a page of its own, in front of a bot with a model', () => {
   test('gets the answer byte for byte, and after a reload and in a second tab the same', async () => {

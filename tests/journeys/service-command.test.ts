@@ -11,6 +11,7 @@ import { sealer } from '../../src/service/settings/sealed.ts';
 import { DEMO, openSettings, PASSWORD_HASH, type Settings } from '../../src/service/settings/settings.ts';
 import { call } from '../harness/clients/call.ts';
 import { type Ran, runCommand, stopCommands } from '../harness/relay/commands.ts';
+import { deployRelays, stopDeployments } from '../harness/relay/key-deployment.ts';
 import { freshFolder, startProcess, stopProcesses } from '../harness/relay/process.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 
@@ -22,9 +23,11 @@ const ENVIRONMENT = {
   SERVICE_DATA: 'service.db',
   SERVICE_SECRET: SECRET,
 };
+const LISTENING = { ...ENVIRONMENT, SERVICE_PORT: '0', SERVICE_CONSOLE_PORT: '0' };
 
 afterAll(async () => {
   await stopCommands();
+  await stopDeployments();
   await stopProcesses();
 });
 
@@ -42,6 +45,15 @@ function inSettings<T>(folder: string, read: (settings: Settings) => T): T {
     opened.close();
   }
 }
+
+const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
+/** Sends a message to the service at `port`. */
+const ask = (port: number, key: string) =>
+  call(port, ECHO, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'X-API-KEY': key },
+    body: '{"text":"hello"}',
+  });
 
 const done = (stdout: string | RegExp): Ran => ({
   code: 0,
@@ -61,11 +73,7 @@ describe('bot-relay service keys', () => {
     expect(made).toEqual(done(/^brk_[A-Za-z0-9_-]{43}\n$/));
     const key = made.stdout.trim();
     const running = await startBotService({ database: database(folder), speed: { wordMs: 0 }, limit: 100 });
-    const status = async () => {
-      const headers = { 'Content-Type': 'application/json', 'X-API-KEY': key };
-      const path = '/ns/demo/bot-provider/echo/message/sse';
-      return (await call(Number(running.url.port), path, { method: 'POST', headers, body: '{}' })).status;
-    };
+    const status = async () => (await ask(Number(running.url.port), key)).status;
     try {
       expect(await status()).toBe(200);
       expect(await service(folder, 'keys', 'disable', 'one')).toEqual(done('one is disabled.\n'));
@@ -156,18 +164,10 @@ describe('bot-relay service backup', () => {
 });
 
 describe('bot-relay service without more', () => {
-  const ask = (port: number, key: string) =>
-    call(port, '/generic/ns/demo/bot-provider/echo/message/sse', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'X-API-KEY': key },
-      body: '{"text":"hello"}',
-    });
-  const environment = { ...ENVIRONMENT, SERVICE_PORT: '0', SERVICE_CONSOLE_PORT: '0' };
-
   test('accepts the keys of its file, keeps its limit, has a console, and stops on a signal', async () => {
     const folder = freshFolder({ keys: `${CANARY.key}\n${CANARY.secondKey}\n` });
     const args = ['service', '--keys-file', 'keys', '--rate-limit', '2'];
-    const running = startProcess({ folder, args, environment });
+    const running = startProcess({ folder, args, environment: LISTENING });
     const port = await running.listening();
     for (const key of [CANARY.key, CANARY.secondKey]) {
       const answered = { status: 200, body: expect.stringMatching(/event: asgard\.run\.done\n.*\n\n$/) };
@@ -191,7 +191,7 @@ describe('bot-relay service without more', () => {
         ?.join(),
     ).not.toContain('token');
 
-    const second = startProcess({ folder, args: ['service'], environment });
+    const second = startProcess({ folder, args: ['service'], environment: LISTENING });
     expect(await second.exited).toEqual({ code: 78, signal: null });
     expect(second.stderr()).toBe(
       'Another bot service is running with the database service.db. Stop it first.\n',
@@ -217,7 +217,7 @@ describe('bot-relay service without more', () => {
     await once(taken, 'listening');
     const { port } = taken.address() as AddressInfo;
     for (const name of ['SERVICE_PORT', 'SERVICE_CONSOLE_PORT']) {
-      const refused = startProcess({ args: ['service'], environment: { ...environment, [name]: `${port}` } });
+      const refused = startProcess({ args: ['service'], environment: { ...LISTENING, [name]: `${port}` } });
       expect((await refused.exited).code).toBe(1);
       expect(refused.stderr()).toMatch(
         new RegExp(
@@ -229,35 +229,59 @@ describe('bot-relay service without more', () => {
   });
 });
 
-describe('bot-relay service', () => {
-  const keys = (...args: string[]) => ['keys', ...args];
-  test.each([
-    [['nothing']],
-    [['--json']],
-    [['--rate-limit', '0']],
-    [['test', 'a', 'b']],
-    [['start']],
-    [['password', 'x']],
-    [['backup']],
-    [['backup', '']],
-    [['backup', 'a', 'b']],
-    [['backup', 'a', '--project', 'demo']],
-    [keys()],
-    [keys('create')],
-    [keys('create', '')],
-    [keys('create', 'a', 'b')],
-    [keys('create', 'a', '--yes')],
-    [keys('list', 'a')],
-    [keys('remove', 'a')],
-    [keys('constructor', 'a')],
-    [keys('list', '--json')],
-  ])('prints its usage for the arguments %j, and makes no file', async (args) => {
-    const folder = freshFolder();
-    expect(await service(folder, ...args)).toEqual({
-      code: 64,
-      stdout: '',
-      stderr: expect.stringMatching(/^Usage: bot-relay service \[--keys-file FILE\]/),
-    });
+test('a key of the service is replaced while messages are sent, and no user notices', async () => {
+  const folder = freshFolder();
+  const keys = async (...args: string[]) => {
+    const { code, stdout, stderr } = await service(folder, 'keys', ...args);
+    expect([code, stderr]).toEqual([0, '']);
+    return stdout.trim();
+  };
+  const old = await keys('create', 'old');
+  const args = ['service', '--rate-limit', '1000'];
+  const port = await startProcess({ args, folder, environment: LISTENING }).listening();
+  const deployment = await deployRelays({ url: `http://127.0.0.1:${port}`, key: old }, 1);
+  const [relay] = deployment.relays;
+  const sending = deployment.keepSending();
+  await sending.more(1);
+  const configure = async (...all: string[]) => {
+    deployment.putKeys(...all);
+    relay?.signal('SIGHUP');
+    await deployment.reloaded(...all.map((key) => secret(key).fingerprint));
+  };
+
+  // Create, configure, confirm at both sides, and take the old one away.
+  const key = await keys('create', 'new');
+  expect(await keys('list')).toMatch(/^new +active +created \S+ +used never$/m);
+  await configure(key, old);
+  const { fingerprint } = secret(key);
+  await relay?.waitFor(new RegExp(`"keyFingerprint":"${fingerprint}","msg":"upstream key accepted"`));
+  expect(await keys('list')).toMatch(/^new +active +created \S+ +used \d/m);
+  await configure(key);
+  await sending.settled();
+  expect(await keys('disable', 'old')).toBe('old is disabled.');
+  expect((await ask(port, old)).status).toBe(401);
+  await sending.more(2);
+  const endings = await sending.end();
+  expect(endings.filter((ending) => ending !== 'answered')).toEqual([]);
+  expect(relay?.stdout()).not.toContain('upstream key rejected');
+});
+
+test('bot-relay service prints its usage for arguments that it does not know, and makes no file', async () => {
+  const folder = freshFolder();
+  for (const args of [
+    ...[['nothing'], ['--json'], ['--rate-limit', '0'], ['test', 'a', 'b'], ['password', 'x']],
+    ...[['backup'], ['backup', ''], ['backup', 'a', '--project', 'demo'], ['keys']],
+    ...[['create'], ['create', 'a', 'b'], ['create', 'a', '--yes'], ['list', 'a']].map((one) => [
+      'keys',
+      ...one,
+    ]),
+    ...[
+      ['constructor', 'a'],
+      ['list', '--json'],
+    ].map((one) => ['keys', ...one]),
+  ]) {
+    const stderr = expect.stringMatching(/^Usage: bot-relay service \[--keys-file FILE\]/);
+    expect([args, await service(folder, ...args)]).toEqual([args, { code: 64, stdout: '', stderr }]);
     expect(existsSync(join(folder, 'service.db'))).toBe(false);
-  });
+  }
 });

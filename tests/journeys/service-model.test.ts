@@ -53,14 +53,20 @@ async function ask(port: number, bot: string): Promise<string> {
 const WHOLE = /event: asgard\.message\.complete\n.*"text":"Hello"[\s\S]*event: asgard\.run\.done\n.*\n\n$/;
 
 describe('npm start with SERVICE_MODEL', () => {
-  test('has a bot that answers with that model, and the banner and its command name it', async () => {
+  test('has a bot that answers with that model, and a banner that names it and the console', async () => {
     // Another kind's key stays unread: it cannot be one.
-    const relay = start({ PORT: '0', ...modelAt(server), OPENAI_API_KEY: 'no key' });
+    const environment = { ...modelAt(server), SERVICE_CONSOLE_PORT: '0', OPENAI_API_KEY: 'no key' };
+    const relay = start({ PORT: '0', ...environment });
     const port = await relay.listening();
     await relay.waitFor(/message\/sse\n\n/);
     expect(relay.stdout()).toContain('  The bot demo/assistant answers with openai-compatible/the-model.\n');
     expect(relay.stdout()).toMatch(/ curl -N .*\/demo\/bot-provider\/assistant\/message\/sse\n/);
+    const banner =
+      /^ {2}The console of the bot service, for one sign-in: (http:\/\/127\.0\.0\.1:\d+\/sign-in\?token=\S+)$/m;
+    const [, link = ''] = await relay.waitFor(banner);
+    expect((await fetch(link)).status).toBe(200);
     expect(relay.stderr()).toBe('');
+
     expect(await ask(port, 'assistant')).toMatch(WHOLE);
     expect(server.requests).toMatchObject([
       {
@@ -73,28 +79,14 @@ describe('npm start with SERVICE_MODEL', () => {
     expect(relay.stderr()).not.toMatch(/^loaded @ai-sdk\/openai$/m);
     expect(await ask(port, 'echo')).toContain('You');
     expect(server.requests).toHaveLength(1);
-  });
 
-  test('says in its log that the model failed, and how', async () => {
+    // Its log says that the model failed, and how.
     server.answer = () => ({ status: 401, body: '' });
-    const relay = start({ PORT: '0', ...modelAt(server) });
-    expect(await ask(await relay.listening(), 'assistant')).toContain('MODEL_KEY_REFUSED');
+    expect(await ask(port, 'assistant')).toContain('MODEL_KEY_REFUSED');
     const [line] = await relay.waitFor(/^\{.*"model failed"\}$/m);
     const told = { level: 'warn', bot: 'demo/assistant', cause: 'MODEL_KEY_REFUSED' };
     expect(JSON.parse(`${line}`)).toMatchObject(told);
-  });
-
-  test('has a console with a link, which is in the banner and in no line of the log', async () => {
-    const relay = start({ PORT: '0', SERVICE_CONSOLE_PORT: '0' });
-    const banner =
-      /^ {2}The console of the bot service, for one sign-in: (http:\/\/127\.0\.0\.1:\d+\/sign-in\?token=\S+)$/m;
-    const [, link = ''] = await relay.waitFor(banner);
-    expect((await fetch(link)).status).toBe(200);
-    const log =
-      relay
-        .stdout()
-        .match(/^\{.*$/gm)
-        ?.join() ?? '';
+    const log = `${relay.stdout().match(/^\{.*$/gm)}`;
     expect(log).toContain('listening');
     expect(log).not.toContain('token');
   });

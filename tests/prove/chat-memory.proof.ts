@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import type { CDPSession } from 'playwright-core';
 import { type BotService, startBotService } from '../../src/service/bot-service.ts';
+import { type ChatFront, openChatFront } from '../harness/browser/chat-front.ts';
 import { signIn } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium, type Tab } from '../harness/browser/chromium.ts';
-import { type ChatFront, openChatFront } from '../harness/faults/chat-front.ts';
 import { CANARY, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 
 const MESSAGES = Number(process.env.CHAT_MESSAGES ?? 1_000);

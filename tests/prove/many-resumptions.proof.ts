@@ -13,7 +13,7 @@ const RATE = { limit: 5, windowMs: 1000, maxWaitMs: 10_000 };
 const KEPT = withJitterMargin(RATE);
 const ROUND_MS = 30_000;
 
-// `turns.test.ts` shows the same of one instance.
+// `pacing.test.ts` shows the same of one instance.
 describeWithRedis('300 resumptions in three instances with one Redis', () => {
   const connections: Redis[] = [];
   beforeAll(async () => {

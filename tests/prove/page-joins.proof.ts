@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { type JoiningPages, startJoiningPages } from '../harness/browser/chat-front.ts';
 import { lastAnswer, longMessage, say, someWords } from '../harness/browser/chat-page.ts';
 import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { type JoiningPages, startJoiningPages } from '../harness/browser/joining-page.ts';
 
 /** Stops all processes of this process's browsers, as a laptop does that sleeps; the returned function wakes them. */
 function stopBrowsers(): () => void {

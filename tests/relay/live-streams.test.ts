@@ -1,18 +1,32 @@
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import type { ProblemCode } from '../../src/errors.ts';
-import { expectProblem } from '../harness/clients/call.ts';
-import { askLive, LIVE, LIVE_PATH, openLive, openStream } from '../harness/clients/live.ts';
+import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
+import {
+  askLive,
+  bodyOf,
+  LIVE,
+  LIVE_KINDS,
+  LIVE_PATH,
+  type LiveKind,
+  openKind,
+  openLive,
+  openStream,
+} from '../harness/clients/live.ts';
 import { jsonAnswer } from '../harness/clients/suspend.ts';
+import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';
 import { CANARY, OTHER_USER, startRelay } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { startWithSandboxes, withSandboxes } from '../harness/service/launched-sandboxes.ts';
 import {
   chunk,
   LAST_CHUNK,
   plainAnswer,
   type RawRequest,
   STREAM_HEAD,
+  stalls,
+  startRawUpstream,
   wholeStream,
 } from '../harness/service/raw-upstream.ts';
 
@@ -135,15 +149,13 @@ const bad = (what: string, bytes: string): Refused => [
 ];
 const AGAIN = { retryable: 'new message' };
 const json = (id: string) => ({ error: { channel: id, text: CANARY.key } });
+/** The connections on which nothing comes. */
+const silent: Socket[] = [];
 const REFUSED: Refused[] = [
-  bad('404 of HTML', plainAnswer('404 Not Found', ['Content-Type: text/html'], '<p>no</p>')),
   bad('404 of JSON in HTML', plainAnswer('404 Not Found', ['Content-Type: text/html'], '{}')),
-  bad('404 without a body', plainAnswer('404 Not Found', ['Content-Type: application/json'])),
   bad('404 of encoded JSON', jsonAnswer('404 Not Found', {}, ['Content-Encoding: br'])),
   bad('404 of much JSON', jsonAnswer('404 Not Found', { text: 'a'.repeat(9000) })),
   bad('500', jsonAnswer('500 No', {})),
-  bad('204', 'HTTP/1.1 204 No Content\r\n\r\n'),
-  bad('200 without a stream', jsonAnswer('200 OK', {})),
   [
     '400 with JSON',
     (socket, request) => socket.write(jsonAnswer('400 No', json(idOf(request)))),
@@ -152,7 +164,7 @@ const REFUSED: Refused[] = [
   ['403', plainAnswer('403 No', []), 403, 'upstream_refused'],
   ['401 to every key', plainAnswer('401 No', []), 502, 'upstream_key_rejected'],
   // Neither has run anything.
-  ['nothing in time', '', 504, 'upstream_timeout', AGAIN],
+  ['nothing in time', (socket) => void silent.push(socket), 504, 'upstream_timeout', AGAIN],
   ['a break before its head', (socket) => socket.resetAndDestroy(), 502, 'upstream_unreachable', AGAIN],
 ];
 
@@ -178,7 +190,7 @@ describe('the answer of the service to the request for a live stream', () => {
     const before = pair.upstream.requests.length;
     expectProblem(await askLive(pair), status, code, more);
     expect(pair.upstream.requests).toHaveLength(before + 1);
-    if (code === 'upstream_timeout') await until(() => pair.upstream.sockets.every((one) => one.destroyed));
+    if (code === 'upstream_timeout') await until(() => silent[0]?.destroyed === true);
   });
 
   test('429 is passed on at once, and pauses the endpoint', async () => {
@@ -224,4 +236,208 @@ test('a live stream is counted apart from those of messages, and has its log lin
   expect(await own.relay.metricsText()).toMatch(
     /^bot_relay_slot_wait_seconds_count\{outcome="granted"\} 0$/m,
   );
+});
+
+describe('the end of live streams', () => {
+  const ONE = 'data: 1\n\n';
+  const RUN = ['run.init', 'run.done'].map((name) => `data: {"eventType":"asgard.${name}"}\n\n`).join('');
+  const LONG_GRACE = { SHUTDOWN_GRACE_MS: '60000' };
+
+  // Each case has its own relay, so that the cases can wait side by side.
+  const closings: (() => Promise<void>)[] = [];
+  afterAll(() => Promise.all(closings.map((close) => close())));
+
+  async function start(
+    answer: string | Buffer = openStream(ONE),
+    environment: Record<string, string> = {},
+  ): Promise<RelayAndUpstream> {
+    const pair = await startWithSandboxes((socket) => void socket.write(answer), {
+      ...{ OPERATIONS: 'message,chat,sandbox', ...environment },
+    });
+    closings.push(pair.close);
+    return pair;
+  }
+
+  const logOut = ({ relay, cookie }: Pick<RelayAndUpstream, 'relay' | 'cookie'>) =>
+    call(relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } });
+  const lineOf = ({ relay }: Pick<RelayAndUpstream, 'relay'>) =>
+    relay.logLine(({ bot }) => bot === 'acme/helper');
+
+  /** Holds the next check of a session, after it was read or before, until `release` is called. */
+  function holdCheck({ relay: { sessions } }: RelayAndUpstream, isRead: boolean) {
+    const get = sessions.get.bind(sessions);
+    const checked = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    jest.spyOn(sessions, 'get').mockImplementationOnce(async (key) => {
+      const session = isRead ? await get(key) : undefined;
+      checked.resolve();
+      await released.promise;
+      return isRead ? session : get(key);
+    });
+    return { checked: checked.promise, release: released.resolve };
+  }
+
+  /** Expects that it is cut, without an error event. */
+  async function breaks(kind: LiveKind, sent: string, came: string): Promise<void> {
+    const pair = await start(openStream(sent));
+    const client = openKind(pair, kind);
+    await client.waitFor(came);
+    pair.upstream.sockets[0]?.resetAndDestroy();
+    await client.closed;
+    expect(bodyOf(client)).toEqual({ body: came, complete: false });
+    const line = await lineOf(pair);
+    expect(line).toMatchObject({ outcome: 'upstream_stream_broken', cause: 'ECONNRESET', status: 200 });
+    expect(line.notResumed).toBeUndefined();
+    expect(pair.upstream.requests).toHaveLength(1);
+  }
+
+  /** Expects that each client that leaves closes its upstream connection, and gives its place back. */
+  async function leaves(kind: LiveKind, sent: string | Buffer): Promise<void> {
+    const pair = await start(sent, { MAX_STREAMS_PER_USER: '1' });
+    for (let n = 1; n < 4; n += 1) {
+      const client = openKind(pair, kind, `left-number-${n}`);
+      await until(() => pair.upstream.requests.length === n);
+      if (sent.length > 0) await client.waitFor(ONE);
+      client.socket.destroy();
+      await pair.relay.logLine(({ requestId }) => requestId === `${kind.id}left-number-${n}`);
+      await until(() => pair.upstream.sockets.every(({ destroyed }) => destroyed));
+    }
+  }
+
+  const CASES: Record<string, (kind: LiveKind) => Promise<void>> = {
+    async 'carries whole events only, and heartbeats between them; no deadline ends it'(kind) {
+      const pair = await start(openStream(`${ONE}data: ha`), {
+        ...{ HEARTBEAT_MS: '200', MAX_EXECUTION_MS: '300', UPSTREAM_RESPONSE_TIMEOUT_MS: '2000' },
+      });
+      const client = openKind(pair, kind);
+      await client.waitFor(ONE);
+      await until(() => bodyOf(client).body.split(':\n').length > 15);
+      expect(bodyOf(client).body).toMatch(/^data: 1\n\n(:\n)+$/);
+      pair.upstream.sockets[0]?.write(chunk('lf\n\n'));
+      await client.waitFor('data: half\n\n');
+      client.socket.destroy();
+    },
+    'that breaks between two events is cut': (kind) => breaks(kind, ONE, ONE),
+    'that breaks inside an event is cut': (kind) => breaks(kind, `${ONE}data: ha`, ONE),
+    'that breaks after a run is cut, although nothing of that is missing': (kind) => breaks(kind, RUN, RUN),
+    async 'that the service ends ends in good order, also in the middle of a run'(kind) {
+      const events = 'data: {"eventType":"asgard.run.init"}\n\nid: 7\ndata: 2\n\n';
+      const client = openKind(await start(wholeStream(events)), kind, 'closing-one', ['Connection: close']);
+      await client.closed;
+      expect(bodyOf(client)).toEqual({ body: events, complete: true });
+    },
+    'ends at the service when its client leaves before the headers of its answer': (kind) => leaves(kind, ''),
+    'ends at the service when its client leaves in the middle of it': (kind) => leaves(kind, openStream(ONE)),
+    async 'is cut by a logout of its session, and no other one is'(kind) {
+      const pair = await start();
+      const mine = openKind(pair, kind);
+      const others = openKind({ ...pair, cookie: await pair.relay.signIn() }, kind);
+      await Promise.all([mine, others].map((client) => client.waitFor(ONE)));
+      await logOut(pair);
+      await mine.closed;
+      expect(bodyOf(mine)).toEqual({ body: ONE, complete: false });
+      await until(() => pair.upstream.sockets.filter(({ destroyed }) => destroyed).length === 1);
+      for (const socket of pair.upstream.sockets) if (!socket.destroyed) socket.write(chunk('data: 2\n\n'));
+      await others.waitFor('data: 2\n\n');
+      others.socket.destroy();
+      expect(await lineOf(pair)).toMatchObject({ outcome: 'session_ended' });
+    },
+    async 'that waits for its answer is ended by a logout with 401'(kind) {
+      const pair = await start('');
+      const client = openKind(pair, kind);
+      await until(() => pair.upstream.requests.length === 1);
+      await logOut(pair);
+      await client.waitFor('"code":"session_ended"');
+      expect(parseAnswer(client.text()).status).toBe(401);
+      client.socket.destroy();
+    },
+    async 'is refused by a logout that comes between the check of the session and its beginning'(kind) {
+      const pair = await start();
+      const { checked, release } = holdCheck(pair, true);
+      const client = openKind(pair, kind);
+      await checked;
+      await logOut(pair);
+      release();
+      await client.waitFor('"code":"unauthenticated"');
+      client.socket.destroy();
+      expect(pair.upstream.requests).toEqual([]);
+    },
+    async 'whose session is checked as draining begins is refused, and does not reach the service'(kind) {
+      const pair = await start(openStream(ONE), LONG_GRACE);
+      const { checked, release } = holdCheck(pair, false);
+      const client = openKind(pair, kind);
+      await checked;
+      const closed = pair.relay.close();
+      await until(() => pair.relay.lifecycle.isDraining());
+      release();
+      await client.waitFor('"code":"draining"');
+      expect(parseAnswer(client.text()).status).toBe(503);
+      client.socket.destroy();
+      await closed;
+      expect(pair.upstream.requests).toEqual([]);
+    },
+    async 'is cut as soon as draining begins, and no message is'(kind) {
+      const pair = await start(openStream(ONE), LONG_GRACE);
+      const text = (await pair.relay.send(pair.cookie)).text();
+      const client = openKind(pair, kind);
+      await client.waitFor(ONE);
+      const closed = pair.relay.close();
+      await client.closed;
+      expect(bodyOf(client)).toEqual({ body: ONE, complete: false });
+      pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 2\n\n'), Buffer.from(LAST_CHUNK)]));
+      expect(await text).toBe(`${ONE}data: 2\n\n`);
+      await closed;
+      const [line] = pair.relay.logs.filter(({ method, bot }) => method === 'GET' && bot !== undefined);
+      expect(line).toMatchObject({ outcome: 'draining' });
+    },
+  };
+
+  testSideBySide(
+    LIVE_KINDS.flatMap((kind) =>
+      Object.entries(CASES).map(([title, run]): [string, () => Promise<void>] => [
+        `${kind.name} ${title}`,
+        () => run(kind),
+      ]),
+    ),
+  );
+
+  test('live streams are ended by the idle limit, although they carry data', async () => {
+    const sockets: Socket[] = [];
+    const onRequest = (socket: Socket) => {
+      sockets.push(socket);
+      socket.write(openStream(ONE));
+    };
+    const upstream = await startRawUpstream(withSandboxes(() => upstream, onRequest));
+    const relay = await startRelay(upstream.url, { OPERATIONS: 'chat,sandbox' }, { idleMs: 600_000 });
+    closings.push(relay.close, upstream.close);
+    const at = { relay, cookie: await relay.signIn() };
+    const clients = LIVE_KINDS.map((kind) => openKind(at, kind));
+    await Promise.all(clients.map((client) => client.waitFor(ONE)));
+    const now = Date.now.bind(Date);
+    const clock = jest.spyOn(Date, 'now').mockImplementation(() => now() + 600_000);
+    const delivering = setInterval(() => {
+      for (const socket of sockets) socket.write(chunk(ONE));
+    }, 20);
+    for (const client of clients) {
+      await client.closed;
+      expect(bodyOf(client)).toMatchObject({ complete: false });
+    }
+    clearInterval(delivering);
+    clock.mockRestore();
+    await until(() => relay.logs.filter(({ outcome }) => outcome === 'session_ended').length === 2);
+  });
+
+  // It keeps the process busy, so that it runs alone.
+  test('a live stream is read no faster than its client reads it, and nothing of it is lost', async () => {
+    const much = Buffer.alloc(9 * (2 << 20), 'data: a\n\n');
+    const pair = await start(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(much), Buffer.from(LAST_CHUNK)]));
+    const client = openLive(pair);
+    await client.waitFor('data: a\n\n');
+    client.socket.pause();
+    await stalls(pair.upstream.sockets[0] as Socket);
+    client.socket.resume();
+    await until(() => client.reads.at(-1)?.bytes.includes('0\r\n\r\n') === true);
+    expect(bodyOf(client)).toEqual({ body: much.toString('latin1'), complete: true });
+    client.socket.destroy();
+  });
 });

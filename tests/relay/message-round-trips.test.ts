@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { afterEach, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { CLAIM, CONFIRM } from '../../src/runs/run-lua.ts';
 import { call } from '../harness/clients/call.ts';
 import { EVENTS, messageBody, problemOf, statusOf } from '../harness/clients/joining.ts';
@@ -16,12 +16,13 @@ import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 jest.setTimeout(60_000);
 
 /** No slot is free again by itself while a test runs. */
-const BUDGET = { RATE_LIMIT: '20', RATE_WINDOW_MS: '600000', RATE_MAX_WAIT_MS: '1000' };
+const BUDGET = { RATE_LIMIT: '500', RATE_WINDOW_MS: '3600000', RATE_MAX_WAIT_MS: '1000' };
 const SLOTS = 'bot-relay:{budget:acme/helper}:slots';
 
 let all: JoinInstances;
+/** The cookie of the session with which a test sends its message. */
+let cookie: string;
 let messages = 0;
-afterEach(() => all.close());
 
 /** Two instances before a service that answers each message as a whole. */
 async function start(environment: Record<string, string> = {}): Promise<void> {
@@ -30,16 +31,29 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
     socket.write(isMessage ? wholeStream(...EVENTS) : plainAnswer('204 No Content', []));
     return undefined;
   });
+  cookie = all.cookie;
   // From now on Redis has loaded the scripts, and instance 0 knows its bot's connection.
   for (let n = 0; n < 2; n++) await sayNew().closed;
+  await nothingHeld();
+}
+
+/** Resolves once nothing is held for a message but so many places, of which Redis could not be told. */
+async function nothingHeld(places = 0): Promise<void> {
   await runsEnded(all.redis);
-  await until(async () => (await placesTaken()) === 0);
+  await until(async () => (await placesTaken()) <= places);
+  await until(() => relayAt(0).open.count() === 0);
 }
 
 const relayAt = (at: number) => all.relays[at] as TestRelay;
 const wire = () => all.wires[0] as FaultProxy;
 const idOf = (n: number) => ({ customMessageId: `message-number-${n}` });
-const sayNew = () => all.say(0, idOf(++messages));
+function say(at: number, as: string, changes: object): RawClient {
+  const body = messageBody(changes);
+  return rawClient(relayAt(at).port, rawMessage({ cookie: as, body, headers: ['Connection: close'] }));
+}
+const sayNew = (changes: object = {}) => say(0, cookie, { ...idOf(++messages), ...changes });
+const post = (at: number, path: string) =>
+  call(relayAt(at).port, path, { method: 'POST', headers: { Cookie: cookie } });
 const slotsTaken = async () => Number(await all.redis.command('ZCARD', SLOTS));
 async function placesTaken(): Promise<number> {
   const keys = (await all.redis.command('KEYS', 'bot-relay:streams:*')) as string[];
@@ -47,32 +61,34 @@ async function placesTaken(): Promise<number> {
   return counts.map(Number).reduce((sum, count) => sum + count, 0);
 }
 
-/** Something that ends the message while it waits, and what its client gets. */
+/** Something that ends the message while it waits, and what its client gets; nothing if it has left. */
 interface Interruption {
   readonly what: string;
-  readonly act: () => Promise<unknown>;
-  readonly code: RegExp;
+  readonly act: (client: RawClient) => unknown;
+  readonly code: RegExp | undefined;
 }
 
-const post = (at: number, path: string) =>
-  call(relayAt(at).port, path, { method: 'POST', headers: { Cookie: all.cookie } });
-const sessionNames = async () => (await all.redis.command('KEYS', 'bot-relay:session:*')) as string[];
+const lose = () => wire().cut();
 const SIGNED_OUT = /^(unauthenticated|session_ended)$/;
 const INTERRUPTIONS: readonly Interruption[] = [
   { what: 'a logout at another instance', act: () => post(1, '/auth/logout'), code: SIGNED_OUT },
-  { what: 'a logout-all at another instance', act: () => post(1, '/auth/logout-all'), code: SIGNED_OUT },
   {
-    what: 'the loss of Redis',
-    async act() {
-      wire().cut();
+    what: 'its client, which leaves,',
+    async act({ socket }) {
+      socket.destroy();
+      // Not as long as the deadline of a command.
+      await sleep(50);
     },
-    code: /^session_store_unavailable$/,
+    code: undefined,
   },
 ];
 /** Nobody tells of it, so that only the first two round trips can find it. */
 const LOST_SESSION: Interruption = {
   what: 'the end of its session in Redis',
-  act: async () => all.redis.command('DEL', ...(await sessionNames())),
+  async act() {
+    const names = (await all.redis.command('KEYS', 'bot-relay:session:*')) as string[];
+    await all.redis.command('DEL', ...names);
+  },
   code: SIGNED_OUT,
 };
 
@@ -82,76 +98,67 @@ const RESERVE = '\r\nreserve\r\n';
 const hashOf = (script: string) => hash('sha1', script);
 /** The round trips, by what only each of them has. */
 const ROUND_TRIPS = [
-  ['its session', 'bot-relay:limit:address', [...INTERRUPTIONS, LOST_SESSION]],
-  ['the use of its session', 'bot-relay:user-sessions', [...INTERRUPTIONS, LOST_SESSION]],
-  ['its name', hashOf(CLAIM), INTERRUPTIONS],
-  ['its place', PLACE, INTERRUPTIONS],
-  ['its slot', RESERVE, INTERRUPTIONS],
-  ['its confirmation', hashOf(CONFIRM), INTERRUPTIONS],
+  ['its session', 'bot-relay:limit:address'],
+  ['the use of its session', 'bot-relay:user-sessions'],
+  ['its name', hashOf(CLAIM)],
+  ['its place', PLACE],
+  ['its slot', RESERVE],
+  ['its confirmation', hashOf(CONFIRM)],
 ] as const;
+const casesOf = (
+  interruptions: readonly Interruption[],
+  trips: readonly (typeof ROUND_TRIPS)[number][] = ROUND_TRIPS,
+) => trips.flatMap(([trip, text]) => interruptions.map((interruption) => ({ trip, text, ...interruption })));
+/** When Redis is back, its budget is held for a while: what comes after the slot is first, and all others are before. */
+const LOSSES = casesOf(
+  [{ what: 'the loss of Redis', act: lose, code: /^session_store_unavailable$/ }],
+  [...ROUND_TRIPS].reverse(),
+);
 
-/** Sends a message with a new session at instance 1, where it must be sent. */
-async function expectSent(changes: object): Promise<void> {
-  const requests = all.upstream.requests.length;
-  const cookie = await relayAt(1).signIn();
-  const text = rawMessage({ cookie, body: messageBody(changes), headers: ['Connection: close'] });
-  const client = rawClient(relayAt(1).port, text);
-  await client.closed;
-  expect(statusOf(client)).toBe(200);
-  expect(all.upstream.requests).toHaveLength(requests + 1);
-}
+describeWithRedis('a message at two instances', () => {
+  beforeAll(() => start());
+  afterAll(() => all.close());
 
-/** Holds the message back before a round trip, while `act` does something. */
-async function heldWhile(
-  [, text]: (typeof ROUND_TRIPS)[number],
-  act: (client: RawClient) => Promise<unknown>,
-): Promise<void> {
-  await start();
-  const slots = await slotsTaken();
-  const requests = all.upstream.requests.length;
-  const hold = wire().hold('client', text);
-  const client = sayNew();
-  const id = messages;
-  await hold.begun;
-  await act(client);
-  hold.release();
-  await client.closed;
-  wire().mend();
-  await runsEnded(all.redis);
-  expect(all.upstream.requests).toHaveLength(requests);
-  await until(async () => (await placesTaken()) === 0);
-  // A slot that was granted to a client that had just left passes unused.
-  if (![PLACE, RESERVE, hashOf(CONFIRM)].includes(text))
-    await until(async () => (await slotsTaken()) === slots);
-  await expectSent(idOf(id));
-}
+  async function endsAndLeavesNothing({
+    text,
+    act,
+    code,
+  }: ReturnType<typeof casesOf>[number]): Promise<void> {
+    cookie = await relayAt(0).signIn();
+    const [slots, places] = [await slotsTaken(), await placesTaken()];
+    const requests = all.upstream.requests.length;
+    const hold = wire().hold('client', text);
+    const client = sayNew();
+    const problem = code && problemOf(client);
+    await hold.begun;
+    await act(client);
+    hold.release();
+    await client.closed;
+    wire().mend();
+    if (code) expect((await problem)?.code).toMatch(code);
+    await nothingHeld(act === lose ? places + 1 : places);
+    expect(all.upstream.requests).toHaveLength(requests);
+    // A slot that was granted to a client that had just left passes unused.
+    if (![PLACE, RESERVE, hashOf(CONFIRM)].includes(text))
+      await until(async () => (await slotsTaken()) === slots);
+    // The same message with a new session at the other instance must be sent.
+    const next = say(1, await relayAt(1).signIn(), idOf(messages));
+    await next.closed;
+    expect(statusOf(next)).toBe(200);
+    expect(all.upstream.requests).toHaveLength(requests + 1);
+    await until(async () => (await relayAt(0).redis?.answers()) === true);
+  }
 
-describeWithRedis.each(ROUND_TRIPS)('before Redis is asked for %s', (...trip) => {
-  const [, , interruptions] = trip;
+  test.each([...casesOf(INTERRUPTIONS), ...casesOf([LOST_SESSION], ROUND_TRIPS.slice(0, 2))])(
+    'is ended by $what before Redis is asked for $trip, and nothing of it is left',
+    endsAndLeavesNothing,
+  );
 
-  test.each(interruptions)('$what ends a message, and leaves nothing of it', async ({ act, code }) => {
-    let problem: Promise<Record<string, unknown>> | undefined;
-    await heldWhile(trip, async (client) => {
-      problem = problemOf(client);
-      await act();
-    });
-    expect((await problem)?.code).toMatch(code);
-  });
-
-  test('a client that leaves ends its message, and leaves nothing of it', async () => {
-    await heldWhile(trip, async (client) => {
-      client.socket.destroy();
-      // Not as long as the deadline of a command.
-      await sleep(100);
-    });
-  });
-});
-
-describeWithRedis('after an answer of Redis', () => {
   test.each(ROUND_TRIPS)(
-    'about %s, a logout at the same instance ends the message',
-    async (_what, text, _interruptions) => {
-      await start();
+    'is ended by a logout after the answer of Redis about %s, and nothing of it is left',
+    async (_what, text) => {
+      cookie = await relayAt(0).signIn();
+      const places = await placesTaken();
       const hold = wire().hold('server', text);
       const client = sayNew();
       await hold.begun;
@@ -159,39 +166,50 @@ describeWithRedis('after an answer of Redis', () => {
       await sleep(50);
       hold.release();
       expect((await loggedOut).status).toBe(204);
-      await client.closed;
       // It may have left before, and have been answered.
-      await until(async () => (await placesTaken()) === 0);
-      await runsEnded(all.redis);
-      await until(() => relayAt(0).open.count() === 0);
+      await client.closed;
+      await nothingHeld(places);
     },
   );
-});
 
-describeWithRedis('before Redis is asked for its place', () => {
-  test('a stop at another instance drops a message, which is not sent', async () => {
-    await start();
+  test('is dropped by a stop at another instance before Redis is asked for its place', async () => {
+    cookie = await relayAt(0).signIn();
     const requests = all.upstream.requests.length;
     const hold = wire().hold('client', PLACE);
-    const client = all.say(0, { ...idOf(++messages), customChannelId: 'c1' });
+    const client = sayNew({ customChannelId: 'c1' });
     await hold.begun;
     await post(1, SUSPEND_PATH + CHANNEL);
-    await until(async () => relayAt(0).open.count() === 1);
+    await until(() => relayAt(0).open.count() === 1);
     hold.release();
     await client.closed;
     expect(client.text()).toContain('"code":"stopped"');
-    expect(all.upstream.requests.slice(requests).map(({ requestLine }) => requestLine)).not.toContainEqual(
-      expect.stringContaining('/message/sse'),
-    );
+    const sent = all.upstream.requests.slice(requests).map(({ requestLine }) => requestLine);
+    expect(sent).not.toContainEqual(expect.stringContaining('/message/sse'));
+  });
+
+  test.each(LOSSES)(
+    'is ended by $what before Redis is asked for $trip, and nothing of it is left',
+    endsAndLeavesNothing,
+  );
+
+  test('keeps no place of which Redis could not be told for longer than its lease', async () => {
+    for (const key of (await all.redis.command('KEYS', 'bot-relay:streams:*')) as string[]) {
+      const leftMs = Number(await all.redis.command('PTTL', key));
+      // -2 is that of a key that has just gone, and -1 that of one that stays.
+      expect([key, leftMs !== -1 && leftMs <= 10_000]).toEqual([key, true]);
+    }
   });
 });
 
 describeWithRedis('a message that its session’s limit refuses', () => {
+  beforeAll(() => start({ CLIENT_LIMIT_PER_SESSION: '4' }));
+  afterAll(() => all.close());
+
   test('keeps no place and no slot, and one of another origin is not counted for the session', async () => {
-    await start({ CLIENT_LIMIT_PER_SESSION: '4' });
-    const evil = () =>
-      call(relayAt(0).port, BOT_PATH, { method: 'POST', headers: { Cookie: all.cookie, ...EVIL } });
-    for (let n = 0; n < 5; n++) expect((await evil()).status).toBe(403);
+    const evil = { Cookie: cookie, Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' };
+    const headers = { ...evil, 'Content-Type': 'application/json' };
+    for (let n = 0; n < 5; n++)
+      expect((await call(relayAt(0).port, BOT_PATH, { method: 'POST', headers })).status).toBe(403);
     for (let n = 0; n < 2; n++) {
       const client = sayNew();
       await client.closed;
@@ -203,9 +221,3 @@ describeWithRedis('a message that its session’s limit refuses', () => {
     expect(sent.filter(({ by, text }) => by === 'client' && takes.test(text))).toEqual([]);
   });
 });
-
-const EVIL = {
-  'Content-Type': 'application/json',
-  Origin: 'https://evil.example',
-  'Sec-Fetch-Site': 'cross-site',
-};

@@ -1,12 +1,23 @@
 import { getEventListeners } from 'node:events';
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import fc from 'fast-check';
 import { Problem } from '../../src/errors.ts';
-import { TOO_LONG } from '../../src/relay/message/deadlines.ts';
+import { deadlines, TOO_LONG } from '../../src/relay/message/deadlines.ts';
+import { heldBytes } from '../../src/relay/message/held-bytes.ts';
+import { openMessages } from '../../src/relay/message/open-messages.ts';
+import {
+  type HealableMessage,
+  type MessageHealingOptions,
+  messageHealing,
+} from '../../src/routes/message-healing.ts';
 import { call } from '../harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
+import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
+import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
+import { total } from '../harness/relay/metric-samples.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import { ANOTHER_INIT, breaks, DELTA, DONE, INIT, KEPT, SOON } from '../harness/service/broken-answers.ts';
@@ -119,9 +130,6 @@ const ENDS: Record<string, End> = {
     ending: 'xxx',
   },
   'breaks and is healed': { resumption: wholeStream(DONE), end: reset, ending: DELTA + DONE },
-  'breaks and has nothing to resume': {
-    ...{ resumption: plainAnswer('204 No Content', []), end: reset, ending: BROKEN },
-  },
   'breaks and can be resumed by no attempt': {
     ...{ resumption: plainAnswer('503 No', []), end: reset, ending: BROKEN },
   },
@@ -209,15 +217,6 @@ describe('no timer is left of a message', () => {
     for (const ms of [BODY_MS, RESPONSE_TIMEOUT_MS]) expect(timers(ms)).toEqual({ set: 1, left: 0 });
   });
 
-  test('whose client left before the whole body had arrived', async () => {
-    pair = await startRelayAndUpstream(() => {});
-    const timers = watchTimers();
-    const { client } = await unfinished();
-    expect(timers(BODY_MS)).toEqual({ set: 1, left: 1 });
-    client.socket.destroy();
-    await until(() => timers(BODY_MS).left === 0);
-  });
-
   test.each([
     ['whose stream broke', breaks(''), { [RESPONSE_TIMEOUT_MS]: 1, [LAST_BYTES_MS]: 1, [FIRST_EVENT_MS]: 0 }],
     [
@@ -260,5 +259,179 @@ describe('no timer is left of a message', () => {
     accepted.write(LAST_CHUNK);
     await until(() => pair.relay.open.count() === 0);
     await until(() => getEventListeners(signal, 'abort').length === 0);
+  });
+});
+
+describe('clients that leave', () => {
+  const CLIENTS = 250;
+  const AT_ONCE = 50;
+  /** How long a whole answer takes, in ms. */
+  const ANSWER_MS = 120;
+  const LEAVING = ['destroy', 'resetAndDestroy', 'end'] as const;
+  /** When each client leaves, and how; the same in every run. */
+  const LEAVES = fc.sample(fc.tuple(fc.nat({ max: ANSWER_MS }), fc.constantFrom(...LEAVING)), {
+    ...{ numRuns: CLIENTS, seed: 37 },
+  });
+
+  let messages = 0;
+  let pair: RelayAndUpstream;
+  let redis: RedisServer | undefined;
+  afterEach(async () => {
+    await pair.close();
+    stopRedis();
+    redis = undefined;
+  });
+
+  /** Starts a bot service that answers in three parts, with a pause before each. */
+  async function start(environment: Record<string, string> = {}): Promise<void> {
+    pair = await startRelayAndUpstream(
+      async (socket) => {
+        for (const part of [STREAM_HEAD, chunk('data: 1\n\n'), LAST_CHUNK]) {
+          await sleep(ANSWER_MS / 4);
+          socket.write(part);
+        }
+      },
+      { METRICS_PORT: '9090', SHUTDOWN_GRACE_MS: '60000', ...environment },
+    );
+  }
+
+  /** Sends a message and leaves after so many ms. */
+  async function sendAndLeave([afterMs, leave]: (typeof LEAVES)[number]): Promise<RawClient> {
+    // Each is a message of its own: the same bytes would join its run.
+    const body = JSON.stringify({ text: `hi ${++messages}` });
+    const client = rawClient(pair.relay.port, rawMessage({ cookie: pair.cookie, body }));
+    await sleep(afterMs);
+    client.socket[leave]();
+    await client.closed;
+    return client;
+  }
+
+  /** What the relay holds for messages, by name. */
+  async function held(): Promise<Record<string, number>> {
+    const text = await pair.relay.metricsText();
+    const leases = ((await redis?.command('KEYS', 'bot-relay:streams:*')) as string[] | undefined) ?? [];
+    return {
+      open: pair.relay.open.count(),
+      openMessages: total(text, 'bot_relay_open_messages'),
+      openStreams: total(text, 'bot_relay_open_streams'),
+      leases: leases.length,
+      runBytes: pair.relay.runs.bytes(),
+    };
+  }
+
+  async function expectNothingHeld(): Promise<void> {
+    await until(async () => Object.values(await held()).every((count) => count === 0));
+    // The grace period is a minute: with nothing open, closing does not take it.
+    await pair.relay.close();
+    pair.relay.close = async () => {};
+  }
+
+  /** Sends so many messages at a time that some wait for a slot. */
+  async function leaveAtRandom(): Promise<void> {
+    const first = pair.ask();
+    await first.waitFor('data: 1');
+    first.socket.destroy();
+    for (let left = 0; left < CLIENTS; left += AT_ONCE)
+      await Promise.all(LEAVES.slice(left, left + AT_ONCE).map(sendAndLeave));
+    await expectNothingHeld();
+  }
+
+  /** The slots are for less than half of the messages: the other clients leave while theirs waits. */
+  const PACED = { RATE_LIMIT: '100', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '60000' };
+
+  test('clients that leave at random moments leave nothing behind', async () => {
+    await start(PACED);
+    await leaveAtRandom();
+  });
+
+  describeWithRedis('with Redis', () => {
+    test('clients that leave at random moments leave nothing behind', async () => {
+      redis = await startRedis();
+      await start({ ...PACED, REDIS_URL: redis.url });
+      await leaveAtRandom();
+    });
+  });
+});
+
+describe('what is open', () => {
+  describe('the timers of a message', () => {
+    beforeEach(() => {
+      jest.useFakeTimers();
+    });
+    afterEach(() => {
+      jest.useRealTimers();
+    });
+    const start = () => {
+      const stop = new AbortController();
+      const timers = deadlines(stop, { responseTimeoutMs: 100, maxExecutionMs: 1_000 });
+      return { timers, reason: () => stop.signal.reason?.code as string | undefined };
+    };
+
+    test('start again each time it is sent', () => {
+      const { timers, reason } = start();
+      timers.start();
+      jest.advanceTimersByTime(99);
+      timers.start(500);
+      expect(jest.getTimerCount()).toBe(1);
+      jest.advanceTimersByTime(99);
+      expect(reason()).toBeUndefined();
+      jest.advanceTimersByTime(1);
+      expect(reason()).toBe('upstream_timeout');
+      timers.clear();
+      expect(jest.getTimerCount()).toBe(0);
+    });
+
+    test('leave what is left of the execution when it is answered', () => {
+      const { timers, reason } = start();
+      timers.start(500);
+      timers.answered();
+      jest.advanceTimersByTime(499);
+      expect(reason()).toBeUndefined();
+      jest.advanceTimersByTime(1);
+      expect(reason()).toBe('deadline_exceeded');
+    });
+  });
+
+  test('kept messages take at most half of the bytes that may be held', () => {
+    const held = heldBytes(1_000);
+    const options: Partial<MessageHealingOptions> = { resume: true, held };
+    const keep = messageHealing(options as MessageHealingOptions);
+    const message: Partial<HealableMessage> = {
+      bot: 'acme/helper',
+      request: { path: '/m', headers: {}, body: Buffer.alloc(300) },
+      locals: {} as HealableMessage['locals'],
+    };
+    const keepOne = () => keep(message as HealableMessage);
+    const first = keepOne();
+    expect(typeof first?.healer).toBe('function');
+    expect(keepOne()?.healer).toBe('no_room');
+    expect(held.bytes()).toBe(300);
+    first?.release();
+    expect(held.bytes()).toBe(0);
+    // What streams hold counts, too.
+    expect(held.take(800)).toBe(true);
+    expect(keepOne()?.healer).toBe('no_room');
+    held.release(800);
+    expect(typeof keepOne()?.healer).toBe('function');
+  });
+
+  const DRAINING = new Problem('draining', 'Over.');
+
+  test('endKinds ends what is of these kinds and nothing else, and also what is added later', () => {
+    const open = openMessages();
+    const [message, live, late] = [new AbortController(), new AbortController(), new AbortController()];
+    open.add(message, 'a');
+    open.add(live, 'a', 'live');
+    open.endKinds(['live'], DRAINING);
+    open.add(late, 'a', 'live');
+    expect([live.signal.reason, late.signal.reason, message.signal.aborted]).toEqual([
+      DRAINING,
+      DRAINING,
+      false,
+    ]);
+    open.endSession('b', DRAINING);
+    expect(message.signal.aborted).toBe(false);
+    open.endSession('a', DRAINING);
+    expect(message.signal.aborted).toBe(true);
   });
 });

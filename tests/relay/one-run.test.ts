@@ -1,21 +1,19 @@
-/// <reference lib="dom" />
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import type { ReadableStream as NodeStream } from 'node:stream/web';
-import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, jest, test } from '@jest/globals';
+import { createParser } from 'eventsource-parser';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
-import type { Page } from 'playwright-core';
-import { describeInChromium, oneChromium } from '../harness/browser/chromium.ts';
-import { fieldClient, type Received } from '../harness/clients/field-client.ts';
+import { type FieldClient, fieldClient, type Received } from '../harness/clients/field-client.ts';
 import { holdTimers } from '../harness/clock/hold-timers.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
-import { type FakeLoadBalancer, startFakeLoadBalancer } from '../harness/faults/fake-load-balancer.ts';
+import { until } from '../harness/clock/until.ts';
+import { freePort } from '../harness/relay/free-port.ts';
+import { total } from '../harness/relay/metric-samples.ts';
+import { startRelay } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
   chunk,
+  LAST_CHUNK,
   plainAnswer,
   type RawRequest,
   STREAM_HEAD,
@@ -63,11 +61,6 @@ const ROWS: readonly Row[] = [
     what: 'breaks the stream after an id, in the middle of an event with an id',
     breaks: resetAfter(`${INIT}${KEPT}id: 2\ndata: {"ev`),
     isWhole: true,
-  },
-  {
-    what: 'answers 500',
-    breaks: (socket) => void socket.write(plainAnswer('500 No', [])),
-    isWhole: false,
   },
   {
     what: 'answers 503',
@@ -131,16 +124,16 @@ async function startBreakingService({ breaks, silentMs, environment }: Row): Pro
 const RESUMES = 3;
 
 /**
- * Sends a message once and reads its answer with `eventsource-parser`. With `resumes`, it asks for the rest of a stream
- * that broke after an id, as the newest clients do; a status other than 200 is final.
+ * Sends a message once and reads its answer with `eventsource-parser`. It asks for the rest of a stream that broke after
+ * an id, as the newest clients do; a status other than 200 is final.
  */
-async function parserClient(
-  { relay, cookie }: Pick<RelayAndUpstream, 'relay' | 'cookie'>,
-  resumes: boolean,
-): Promise<Pick<Received, 'data' | 'error'>> {
+async function parserClient({
+  relay,
+  cookie,
+}: Pick<RelayAndUpstream, 'relay' | 'cookie'>): Promise<Pick<Received, 'data' | 'error'>> {
   const data: Received['data'] = [];
   let lastId = '';
-  for (let left = resumes ? RESUMES : 0; ; left--) {
+  for (let left = RESUMES; ; left--) {
     const response = await relay.send(cookie, lastId ? { headers: { 'Last-Event-ID': lastId } } : {});
     if (response.status !== 200) return { data, error: response.status };
     const events = (response.body as ReadableStream<Uint8Array<ArrayBuffer>>)
@@ -169,8 +162,7 @@ const CLIENTS: [string, Client][] = [
   ['an old client, which sends again after every error', field('always')],
   ['a client that sends again after every error but a 4xx', field('unless-4xx')],
   ['a client that sends again to resume', field('after-an-id')],
-  ['a reader that never sends again', (service) => parserClient(service, false)],
-  ['a reader that resumes', (service) => parserClient(service, true)],
+  ['a reader that resumes', parserClient],
 ];
 
 /** Expects that a client has had one run of a message, which looks complete only if it is. */
@@ -205,79 +197,159 @@ testSideBySide(casesOf(OTHERS), 6);
 
 test.each(casesOf(SILENT))('%s', (_title, run) => run());
 
-const chromium = oneChromium({ keepsTabs: true });
+describe('clients in the field', () => {
+  const event = (n: number) => `data: ${JSON.stringify({ eventType: 'asgard.message.delta', n })}\n\n`;
 
-/** A browser's own parser can only GET: each GET becomes a message, or a resumption if the browser asks for one. */
-async function sendAsMessage(
-  service: BreakingService,
-  { headers }: IncomingMessage,
-  res: ServerResponse,
-): Promise<void> {
-  const lastEventId = headers['last-event-id'];
-  const answer = await service.relay.send(service.cookie, {
-    headers: { ...(lastEventId !== undefined && { 'Last-Event-ID': String(lastEventId) }) },
-  });
-  res.writeHead(answer.status, { 'Content-Type': answer.headers.get('Content-Type') ?? '' });
-  // A cut of the relay becomes a cut here.
-  await pipeline(Readable.fromWeb(answer.body as NodeStream), res).catch(() => {});
-}
+  const opened: RelayAndUpstream[] = [];
+  afterAll(() => Promise.all(opened.map((pair) => pair.close())));
 
-/** All events that the parser hands to the page, until it does not connect again or the run is over. */
-const eventsAt = (page: Page, path: string) =>
-  page.evaluate(
-    (path) =>
-      new Promise<{ eventType: string; n?: number }[]>((resolve) => {
-        const seen: { eventType: string; n?: number }[] = [];
-        const source = new EventSource(path);
-        const take = (event: Event) => {
-          // A connection that is lost is an event `error` without data; the browser then connects again.
-          const { data } = event as MessageEvent<string | undefined>;
-          if (data !== undefined) seen.push(JSON.parse(data));
-          const isOver = /asgard\.run\.(done|error)/.test(data ?? '');
-          if (!isOver && source.readyState !== source.CLOSED) return;
-          source.close();
-          resolve(seen);
-        };
-        source.addEventListener('message', take);
-        source.addEventListener('error', take);
-      }),
-    path,
-  );
+  async function start(onRequest: (socket: Socket) => void, environment: Record<string, string> = {}) {
+    const pair = await startRelayAndUpstream(onRequest, environment);
+    opened.push(pair);
+    return { ...pair, client: { url: pair.relay.url, cookie: pair.cookie } };
+  }
 
-/** The services of the rows, by the path of their streams. All streams are of one page. */
-const services = new Map<string, BreakingService>();
-let front: FakeLoadBalancer;
-let page: Page;
+  /** Starts a service that sends two events, then the end, each only after another heartbeat of the relay. */
+  async function silent() {
+    const heartbeats = async () => total(await started.relay.metricsText(), 'bot_relay_heartbeats_total', {});
+    const started = await start(
+      async (socket) => {
+        socket.write(STREAM_HEAD);
+        for (const piece of [chunk(event(1)), chunk(event(2)), LAST_CHUNK]) {
+          const before = await heartbeats();
+          await until(async () => (await heartbeats()) > before);
+          socket.write(piece);
+        }
+      },
+      { HEARTBEAT_MS: '20', METRICS_PORT: '9090' },
+    );
+    return started;
+  }
 
-const inTheBrowser =
-  (row: Row): Client =>
-  async (service) => {
-    const path = `/stream/${ROWS.indexOf(row)}`;
-    services.set(path, service);
-    return { data: await eventsAt(page, path), error: undefined };
+  type Case = [title: string, run: () => Promise<void>];
+  const RETRIES = ['always', 'unless-4xx', 'after-an-id'] as const;
+  const withoutMessages = 'a stream with heartbeats gives no extra message';
+
+  const SILENT: Case[] = [
+    ...RETRIES.map(
+      (retries): Case => [
+        `${withoutMessages} to fetch-event-source, retries: ${retries}`,
+        async () => {
+          const { client, upstream } = await silent();
+          const { data, error } = await fieldClient({ ...client, retries });
+          expect(error).toBeUndefined();
+          expect(data.map(({ n }) => n)).toEqual([1, 2]);
+          expect(upstream.requests).toHaveLength(1);
+        },
+      ],
+    ),
+    [
+      `${withoutMessages} to eventsource-parser, which sees them as comments`,
+      async () => {
+        const { relay, cookie } = await silent();
+        const data: string[] = [];
+        const comments: string[] = [];
+        const parser = createParser({
+          onEvent: (message) => data.push(message.data),
+          onComment: (comment) => comments.push(comment),
+        });
+        parser.feed(await (await relay.send(cookie)).text());
+        expect(data.map((each) => `data: ${each}\n\n`)).toEqual([event(1), event(2)]);
+        expect(comments.length).toBeGreaterThan(0);
+      },
+    ],
+  ];
+
+  async function oldClientSendsAgain(): Promise<void> {
+    const tooLarge = `data: {"half":"${'x'.repeat(70_000)}`;
+    const { client, upstream } = await start(
+      (socket) => void socket.end(`${STREAM_HEAD}fffff\r\n${tooLarge}`),
+    );
+    const { error } = await fieldClient({ ...client, retries: 'always' });
+    expect(error).toMatchObject({ message: expect.stringMatching(/./) });
+    expect(upstream.requests).toHaveLength(4);
+  }
+
+  const OLD: Case = [
+    'an old client sends a message four times if its stream is cut, so that the tests below would see retries',
+    oldClientSendsAgain,
+  ];
+
+  /** What a page sends when its chat opens: it has no id, so nothing joins it once it has ended. */
+  const OPENING = JSON.stringify({ customChannelId: 'c', text: '', action: 'RESET_CHANNEL' });
+  /** As often as the hook is let open at most; in the field it goes on. */
+  const MOST_OPENINGS = 20;
+
+  type Opens = (way: Omit<FieldClient, 'retries' | 'body'>) => Promise<Received>;
+
+  const once =
+    (retries: FieldClient['retries']): Opens =>
+    (way) =>
+      fieldClient({ ...way, retries, body: OPENING });
+
+  /** The React hook of the newest library: an opening that was answered with another status than 200 is sent anew. */
+  const hook: Opens = async (way) => {
+    for (let openings = 1; ; openings += 1) {
+      const received = await once('after-an-id')(way);
+      if (received.error === undefined || openings === MOST_OPENINGS) return received;
+    }
   };
 
-describeInChromium('the parser of a browser, which connects again by itself,', () => {
-  beforeAll(async () => {
-    front = await startFakeLoadBalancer({
-      answer(req, res) {
-        const service = services.get(req.url ?? '');
-        if (service) void sendAsMessage(service, req, res);
-        else res.writeHead(200, { 'Content-Type': 'text/html' }).end('<!doctype html><title>Page</title>');
-        return true;
-      },
-    });
-    ({ page } = await chromium.open(front.url));
-  });
-  afterAll(() => front.close());
+  const CLIENTS: [string, Opens, postings: number][] = [
+    ['an old client', once('always'), 4],
+    ['a client that spares 4xx', once('unless-4xx'), 4],
+    ['the hook of the newest client', hook, MOST_OPENINGS],
+  ];
 
-  const browserCases = (rows: readonly Row[]) =>
-    rows.map((row): [string, () => Promise<void>] => [
-      `has one run, which looks complete only if it is, when the service ${row.what}`,
-      () => expectOneRun(inTheBrowser(row), row),
-    ]);
+  async function expectOnePosting(opens: Opens): Promise<void> {
+    const pair = await startRelayAndUpstream((socket) => socket.write(plainAnswer('500 No', [])));
+    try {
+      let postings = 0;
+      const count = () => {
+        postings += 1;
+      };
+      const way = { url: pair.relay.url, cookie: pair.cookie, onSend: count };
+      const { data, error } = await opens(way);
+      expect(error).toBeUndefined();
+      expect(data).toEqual([
+        expect.objectContaining({
+          eventType: 'asgard.run.error',
+          fact: { runError: { error: expect.objectContaining({ code: 'upstream_bad_response' }) } },
+        }),
+      ]);
+      expect([postings, pair.upstream.requests.length]).toEqual([1, 1]);
+    } finally {
+      await pair.close();
+    }
+  }
 
-  testSideBySide(browserCases(OTHERS), 5);
+  /** Shows that the client would post again: a message that has not left keeps its status, and costs nothing. */
+  async function expectPostings(opens: Opens, expected: number): Promise<void> {
+    const relay = await startRelay(`http://127.0.0.1:${await freePort()}`, { RATE_LIMIT: '1000' });
+    try {
+      let postings = 0;
+      const count = () => {
+        postings += 1;
+      };
+      const cookie = await relay.signIn();
+      const { error } = await opens({ url: relay.url, cookie, onSend: count });
+      expect(error).toMatchObject({ status: 502 });
+      expect(postings).toBe(expected);
+    } finally {
+      await relay.close();
+    }
+  }
 
-  test.each(browserCases(SILENT))('%s', (_title, run) => run());
+  const OPENINGS: Case[] = CLIENTS.flatMap(([name, opens, postings]): Case[] => [
+    [
+      `${name} posts once and shows the error, if the service refuses its opening with 500`,
+      () => expectOnePosting(opens),
+    ],
+    [
+      `${name} posts again while the service cannot be reached, so that the test above would see it`,
+      () => expectPostings(opens, postings),
+    ],
+  ]);
+
+  testSideBySide([...SILENT, OLD, ...OPENINGS], 6);
 });

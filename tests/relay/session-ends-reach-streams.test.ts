@@ -98,38 +98,6 @@ function sessionEnds(shared: boolean, count: number): void {
     await expectContinues(await open(0, next));
   });
 
-  test('a sign-in with the cookie of a session ends the streams of that session', async () => {
-    const { relayAt, open } = await start();
-    const cookie = await relayAt(0).signIn();
-    const stream = await open(LAST, cookie);
-    const headers = { Cookie: cookie, 'Content-Type': 'application/json' };
-    const body = JSON.stringify({ username: OTHER_USER.name, password: OTHER_USER.password });
-    expect((await fetch(`${relayAt(0).url}/auth/login`, { method: 'POST', headers, body })).status).toBe(200);
-    await expectOver([stream]);
-  });
-
-  test('the absolute limit ends the streams of a session, also those that carry data', async () => {
-    const { relayAt, open } = await start();
-    const cookie = await relayAt(0).signIn();
-    const absoluteExpiresAt = Date.now() + LIMIT_MS;
-    await change(relayAt(0).sessions, idOf(cookie), { absoluteExpiresAt });
-    const streams = [await open(0, cookie), await open(LAST, cookie)];
-    const delivering = setInterval(() => streams[0]?.event(), 100);
-    advancedMs = LIMIT_MS;
-    await expectOver(streams);
-    clearInterval(delivering);
-  });
-
-  test('the idle limit ends the silent streams of a session', async () => {
-    const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
-    const cookie = await relayAt(0).signIn();
-    const streams = [await open(0, cookie), await open(LAST, cookie)];
-    advancedMs = LIMIT_MS;
-    await expireIn(redis, cookie);
-    await expectOver(streams);
-    expect(await isLive(0, cookie)).toBe(false);
-  });
-
   test('a stream that carries data keeps its session alive, and with it the silent streams', async () => {
     const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
     const cookie = await relayAt(0).signIn();
@@ -153,27 +121,6 @@ function sessionEnds(shared: boolean, count: number): void {
     await expectOver([silent]);
     expect(await isLive(0, cookie)).toBe(false);
   });
-
-  test('a message whose session check began before a logout and ends after it is refused', async () => {
-    const { relayAt, post, upstream } = await start();
-    const cookie = await relayAt(0).signIn();
-    const { sessions } = relayAt(LAST);
-    const extend = sessions.extend.bind(sessions);
-    const loggedOut = Promise.withResolvers<void>();
-    const checked = Promise.withResolvers<void>();
-    jest.spyOn(sessions, 'extend').mockImplementation(async (...args) => {
-      checked.resolve();
-      await loggedOut.promise;
-      return extend(...args);
-    });
-    const client = rawClient(relayAt(LAST).port, rawMessage({ cookie, headers: ['Connection: close'] }));
-    await checked.promise;
-    expect((await post(0, '/auth/logout', cookie)).status).toBe(204);
-    loggedOut.resolve();
-    await client.closed;
-    expect(client.text()).toMatch(/^HTTP\/1\.1 401 [\s\S]*"code":"(unauthenticated|session_ended)"/);
-    expect(upstream.sockets).toHaveLength(0);
-  });
 }
 
 describe('with one instance', () => {
@@ -182,6 +129,49 @@ describe('with one instance', () => {
 
 describeWithRedis('with two instances and Redis', () => {
   sessionEnds(true, 2);
+
+  test('a sign-in with the cookie of a session ends the streams of that session', async () => {
+    const { relayAt, open } = await startAll({ count: 2, shared: true });
+    const cookie = await relayAt(0).signIn();
+    const stream = await open(1, cookie);
+    const headers = { Cookie: cookie, 'Content-Type': 'application/json' };
+    const body = JSON.stringify({ username: OTHER_USER.name, password: OTHER_USER.password });
+    expect((await fetch(`${relayAt(0).url}/auth/login`, { method: 'POST', headers, body })).status).toBe(200);
+    await expectOver([stream]);
+  });
+
+  test('the absolute limit ends the streams of a session, also those that carry data', async () => {
+    const { relayAt, open } = await startAll({ count: 2, shared: true });
+    const cookie = await relayAt(0).signIn();
+    const absoluteExpiresAt = Date.now() + LIMIT_MS;
+    await change(relayAt(0).sessions, idOf(cookie), { absoluteExpiresAt });
+    const streams = [await open(0, cookie), await open(1, cookie)];
+    const delivering = setInterval(() => streams[0]?.event(), 100);
+    advancedMs = LIMIT_MS;
+    await expectOver(streams);
+    clearInterval(delivering);
+  });
+
+  test('a message whose session check began before a logout and ends after it is refused', async () => {
+    const { relayAt, post, upstream } = await startAll({ count: 2, shared: true });
+    const cookie = await relayAt(0).signIn();
+    const { sessions } = relayAt(1);
+    const extend = sessions.extend.bind(sessions);
+    const loggedOut = Promise.withResolvers<void>();
+    const checked = Promise.withResolvers<void>();
+    jest.spyOn(sessions, 'extend').mockImplementation(async (...args) => {
+      checked.resolve();
+      await loggedOut.promise;
+      return extend(...args);
+    });
+    const client = rawClient(relayAt(1).port, rawMessage({ cookie, headers: ['Connection: close'] }));
+    await checked.promise;
+    expect((await post(0, '/auth/logout', cookie)).status).toBe(204);
+    loggedOut.resolve();
+    await client.closed;
+    expect(client.text()).toMatch(/^HTTP\/1\.1 401 [\s\S]*"code":"(unauthenticated|session_ended)"/);
+    expect(upstream.sockets).toHaveLength(0);
+  });
 
   async function start(limits = {}) {
     // So long that a slot is still in Redis when a test looks for it.

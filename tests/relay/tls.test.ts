@@ -3,13 +3,11 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { createSecureServer } from 'node:http2';
 import { createServer, type Server } from 'node:https';
-import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import tls, { type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import type { ProblemCode } from '../../src/errors.ts';
 import { expectProblem } from '../harness/clients/call.ts';
-import { failureOf } from '../harness/clients/error-event.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { until } from '../harness/clock/until.ts';
 import { type Identity, selfSigned } from '../harness/faults/fake-load-balancer.ts';
@@ -40,19 +38,12 @@ afterEach(async () => {
   await service.close();
 });
 
-/** How the service ends a kept connection; `raw` is the TCP connection below it. */
-type Close = (socket: TLSSocket, raw: Socket) => unknown;
-
 interface TlsService {
   readonly url: string;
   /** For each connection, in order: whether it resumed an earlier TLS session. */
   readonly reused: boolean[];
-  /** The bodies of the messages that were answered, or are being answered. */
+  /** The bodies of the messages. */
   readonly answered: string[];
-  /** The bodies of the messages for which `onSecond` was called. */
-  readonly dropped: string[];
-  /** Called for the second message of a connection; if it is not set, the message is answered. */
-  onSecond: Close | undefined;
   /** Ends the answers that are still open. */
   finish(): void;
   close(): Promise<void>;
@@ -62,34 +53,20 @@ interface TlsService {
 async function startTlsService(): Promise<TlsService> {
   const reused: boolean[] = [];
   const answered: string[] = [];
-  const dropped: string[] = [];
   const open: ServerResponse[] = [];
-  const seen = new WeakSet<object>();
-  const raws = new Map<number | undefined, Socket>();
   const server: Server = createServer(identity, async (req, res) => {
-    const socket = req.socket as TLSSocket;
-    const isSecond = seen.has(socket);
-    seen.add(socket);
     const body = await text(req);
-    if (isSecond && own.onSecond) {
-      dropped.push(body);
-      own.onSecond(socket, raws.get(socket.remotePort) as Socket);
-      return;
-    }
     answered.push(body);
     open.push(res);
     res.setHeader('Content-Type', 'text/event-stream').write(`data: ${body}\n\n`);
   });
-  server.on('connection', (raw: Socket) => raws.set(raw.remotePort, raw));
   server.on('secureConnection', (socket: TLSSocket) => reused.push(socket.isSessionReused()));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const own: TlsService = {
+  return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
     reused,
     answered,
-    dropped,
-    onSecond: undefined,
     finish() {
       for (const res of open.splice(0)) res.end('data: end\n\n');
     },
@@ -99,7 +76,6 @@ async function startTlsService(): Promise<TlsService> {
         server.closeAllConnections();
       }),
   };
-  return own;
 }
 
 /** Sends a message whose answer begins; `rest` lets the service end the answer, and resolves with the rest of it. */
@@ -117,11 +93,6 @@ async function begin(body: string) {
     return all;
   };
   return { first, rest };
-}
-
-async function exchange(body: string): Promise<string> {
-  const { first, rest } = await begin(body);
-  return first + (await rest());
 }
 
 describe('a bot service behind TLS that is reached late', () => {
@@ -152,31 +123,11 @@ describe('a bot service behind TLS that is reached late', () => {
 });
 
 describe('a bot service behind TLS', () => {
-  test('streams its answer event by event', async () => {
-    const { first, rest } = await begin('{"n":1}');
-    expect(first).toBe('data: {"n":1}\n\n');
-    expect(await rest()).toBe('data: end\n\n');
-    expect(service.reused).toEqual([false]);
-  });
-
   test('gets a second connection that resumes the session of the first', async () => {
     const one = await begin('{"n":1}');
     const two = await begin('{"n":2}');
     expect(service.reused).toEqual([false, true]);
     expect([await one.rest(), await two.rest()]).toEqual(['data: end\n\n', 'data: end\n\n']);
-  });
-
-  test.each<[string, Close, ProblemCode]>([
-    ['is ended', (socket) => socket.end(), 'upstream_unreachable'],
-    ['is reset', (_socket, raw) => raw.resetAndDestroy(), 'upstream_unreachable'],
-    ['is ended behind a byte of an answer', (socket) => socket.end('H'), 'upstream_bad_response'],
-  ])('gets no message twice if the kept connection %s at that moment', async (_name, close, code) => {
-    await exchange('{"n":1}');
-    service.onSecond = close;
-    const failure = await failureOf(await relay.send(cookie, { body: '{"n":2}' }));
-    expect(failure).toMatchObject({ status: 502, code, maybeStarted: true, retryable: false });
-    expect([service.dropped, service.answered]).toEqual([['{"n":2}'], ['{"n":1}']]);
-    expect(service.reused).toHaveLength(1);
   });
 });
 
@@ -239,17 +190,6 @@ describe('a bot service that no byte of a message reaches is unreachable', () =>
     const { port } = other.address() as AddressInfo;
     expect(await causeOf(new URL(`https://127.0.0.1:${port}`))).toMatch(/SELF_SIGNED/);
     expect(requests).toBe(0);
-    other.close();
-  });
-
-  test('when it does not speak TLS', async () => {
-    const other = createTcpServer((socket) => {
-      socket.on('error', () => {}).once('data', () => socket.end('HTTP/1.1 400 leak\r\n\r\n'));
-    }).listen(0, '127.0.0.1');
-    await once(other, 'listening');
-    expect(
-      await causeOf(new URL(`https://127.0.0.1:${(other.address() as AddressInfo).port}`)),
-    ).toBeDefined();
     other.close();
   });
 });

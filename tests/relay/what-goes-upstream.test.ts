@@ -1,22 +1,35 @@
 import { createHash } from 'node:crypto';
-import { afterAll, describe, expect, test } from '@jest/globals';
+import type { Socket } from 'node:net';
+import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import {
+  channelReplacer,
+  replaceIds,
+  takeUndecided,
+  withClientId,
+} from '../../src/relay/upstream/channel-names.ts';
 import { userHintHeader } from '../../src/relay/upstream/upstream-target.ts';
 import { call, expectProblem } from '../harness/clients/call.ts';
+import { errorEventIn } from '../harness/clients/error-event.ts';
 import { rawClient, rawMessage } from '../harness/clients/raw-client.ts';
+import { jsonAnswer, suspend } from '../harness/clients/suspend.ts';
 import {
   BOT_PATH,
   CANARY,
   LONG_NAMED_USER,
+  OTHER_USER,
   startRelay,
   type TestRelay,
   USER,
 } from '../harness/relay/relay.ts';
+import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
+import { inPieces, splits } from '../harness/service/event-streams.ts';
 import {
   LAST_CHUNK,
   plainAnswer,
   type RawRequest,
   type RawUpstream,
+  STREAM_HEAD,
   startRawUpstream,
   wholeStream,
 } from '../harness/service/raw-upstream.ts';
@@ -91,7 +104,6 @@ describe('of the headers of a client,', () => {
   test.each([
     ['credentials, keys and those of proxies do not go upstream', EVIL],
     ['Expect: 100-continue changes nothing', ['Expect: 100-continue', 'X-API-KEY: evil']],
-    ['an unknown Expect changes nothing', ['Expect: evil', 'X-API-KEY: evil']],
     [
       'x-api-key in Connection removes no key',
       ['Connection: x-api-key, close, content-type', 'X-API-KEY: evil'],
@@ -188,20 +200,11 @@ describe('the target of a message', () => {
   test.each<[string, Message, string]>([
     ['has no query without FORWARD_QUERY', { path: BOT_PATH + QUERY }, BOT_PATH],
     [
-      'has no query without a name in FORWARD_QUERY',
-      { path: BOT_PATH + QUERY, environment: { FORWARD_QUERY: 'other' } },
-      BOT_PATH,
-    ],
-    [
       'has the names in FORWARD_QUERY only',
       { path: BOT_PATH + QUERY, environment: { FORWARD_QUERY: 'is_debug,trace' } },
       `${BOT_PATH}?is_debug=true`,
     ],
-    ...['/v1', '/v1/', '/v1//'].map((base): [string, Message, string] => [
-      `begins with the path of the base URL ${base}`,
-      { base },
-      `/v1${BOT_PATH}`,
-    ]),
+    ['begins with the path of the base URL', { base: '/v1//' }, `/v1${BOT_PATH}`],
     ...['/ns', '/generic/ns'].map((shape): [string, Message, string] => [
       `has the shape ${shape} of the request, and no BASE_PATH`,
       {
@@ -215,7 +218,7 @@ describe('the target of a message', () => {
       { path: '/generic/ns/a&is_debug=1&b/bot-provider/helper/message/sse', environment: any },
       `/generic/ns/${encodeURIComponent('a&is_debug=1&b')}/bot-provider/helper/message/sse`,
     ],
-    ...['a?b', 'a#b', 'a;b=c', 'a b+c', '@:,$'].map((name): [string, Message, string] => [
+    ...['a?b', 'a#b;c=d e+@:,$'].map((name): [string, Message, string] => [
       `is the same, without a query, if a name in it is ${name}`,
       { path: pathOf(name), environment: any },
       pathOf(name),
@@ -254,11 +257,9 @@ describe('the target of a message', () => {
 describe('the body of a message goes upstream byte for byte', () => {
   test.each([
     ['with its white space', ' {\t"text" :\r\n"a" ,\n\n"b":[ ] } \n'],
-    ['with its order and repeated keys', '{"z":1,"10":1,"a":2,"2":3,"z":4,"__proto__":{"x":1}}'],
-    ['with its escapes', '{"a":"\\u0061\\/\\ud83d\\ude00\\ud800\\u2028","\\u0062":"é😀\u2028"}'],
     [
-      'with its numbers',
-      '{"a":9007199254740993,"b":1.0,"c":1e400,"d":-0,"e":0.1000000000000000055511151231}',
+      'with its repeated keys, escapes and numbers',
+      '{"z":1,"10":1,"z":9007199254740993,"a":1.0,"c":1e400,"__proto__":{"x":-0},"\\u0062":"\\u0061\\/\\ud800é😀\u2028"}',
     ],
     ['as a string instead of an object', ' "text"'],
   ])('%s', async (_name, body) => {
@@ -274,5 +275,252 @@ describe('the body of a message goes upstream byte for byte', () => {
     const init = { body: new Blob([body]).stream(), duplex: 'half' } as RequestInit;
     await (await relay.send(cookie, init)).text();
     expect(upstream.requests.at(-1)?.body.equals(Buffer.from(body))).toBe(true);
+  });
+});
+
+describe('conversations', () => {
+  const UPSTREAM_ID = /^[0-9a-f]{64}$/;
+  const PATH = '/ns/acme/bot-provider/helper/message/sse';
+
+  let pair: RelayAndUpstream;
+  afterEach(() => pair.close());
+
+  const idIn = ({ body }: RawRequest) =>
+    (JSON.parse(String(body)) as { customChannelId: string }).customChannelId;
+
+  /** Starts a service whose answers are made from the id that it knows; returns the ids of its requests. */
+  async function start(
+    answer: (socket: Socket, id: string) => void,
+    environment: Record<string, string> = {},
+  ) {
+    const ids: string[] = [];
+    pair = await startRelayAndUpstream((socket, request) => {
+      const inQuery = new URL(request.requestLine.split(' ')[1] ?? '', 'http://a').searchParams;
+      const id = inQuery.get('custom_channel_id') ?? idIn(request);
+      ids.push(id);
+      answer(socket, id);
+    }, environment);
+    return ids;
+  }
+
+  const send = (body: string, cookie = pair.cookie, path = PATH) =>
+    call(pair.relay.port, path, {
+      method: 'POST',
+      body,
+      headers: { Cookie: cookie, 'Content-Type': 'application/json' },
+    });
+  const message = (id: string) => JSON.stringify({ customChannelId: id, text: 'hi' });
+
+  describe('with CHANNELS=scoped, the bot service', () => {
+    test('gets an id of the user instead of the id of the page; every other byte stays', async () => {
+      await start((socket, id) => void socket.write(wholeStream(`data: "${id}"\n\n`)));
+      const [before, after] = ['{ "n":1e400,\t"customChannelId" : ', ' , "text":"\\u0061c1" }\n'];
+      const answer = await send(`${before}"\\u0063\\u00311"${after}`);
+      expect(answer.body).toBe('data: "c11"\n\n');
+      const [request] = pair.upstream.requests;
+      const upstream = String(request?.body).slice(before.length, -after.length);
+      expect(JSON.parse(upstream)).toMatch(UPSTREAM_ID);
+      expect(String(request?.body)).toBe(before + upstream + after);
+      expect(request?.all('content-length')).toEqual([String(request?.body.length)]);
+    });
+
+    test('gets the same id for a message and its suspend, and another one for each user', async () => {
+      const ids = await start((socket) => void socket.write(jsonAnswer('200 OK', {})));
+      const other = await pair.relay.signIn(OTHER_USER);
+      await send(message('c1'));
+      await send(message('c1'), pair.cookie, `/generic${PATH}`);
+      await suspend(pair);
+      await send(message('c1'), other);
+      await send(message('c2'));
+      const [first, second, suspended, others, another] = ids;
+      expect([second, suspended]).toEqual([first, first]);
+      expect(new Set([first, others, another]).size).toBe(3);
+    });
+
+    test('gets a message without an id as it came', async () => {
+      await start((socket) => void socket.write(wholeStream('data: 1\n\n')));
+      const body = '{"text":"hi","payload":{"customChannelId":"x"}}';
+      await send(body);
+      expect(String(pair.upstream.requests[0]?.body)).toBe(body);
+    });
+
+    test.each([
+      ['[{"customChannelId":"c1"}]', ''],
+      ['{"customChannelId":"c1","custom_channel_id":"c2"}', ''],
+      ['{}', '?custom_channel_id=c1'],
+    ])('does not get %s with the query %j', async (body, query) => {
+      const ids = await start((socket) => void socket.destroy());
+      expectProblem(await send(body, pair.cookie, PATH + query), 400, 'invalid_conversation');
+      expect(ids).toEqual([]);
+    });
+  });
+
+  describe('with CHANNELS=scoped, the page gets its own id', () => {
+    const quoted = JSON.stringify('my "one"');
+
+    test('in an event that is too large to hold', async () => {
+      const filler = 'x'.repeat(70_000);
+      await start(
+        (socket, id) =>
+          void socket.write(wholeStream(`data: {"f":"${filler}","id":"${id}","g":"${filler}"}\n\n`)),
+      );
+      expect((await send(message('my "one"'))).body).toBe(
+        `data: {"f":"${filler}","id":${quoted},"g":"${filler}"}\n\n`,
+      );
+    });
+
+    test('in a stream that ends with a part of an event', async () => {
+      await start(
+        (socket, id) => void socket.write(wholeStream(`data: "${id}"\n\ndata: "${id.slice(0, 40)}`)),
+      );
+      const { body } = await send(message('c1'));
+      expect(body).toMatch(/^data: "c1"\n\ndata: "[0-9a-f]{40}$/);
+    });
+
+    test('in a stream that is resumed, whose repeated events are known by what the service sent', async () => {
+      const event = (name: string, id: string) =>
+        `data: ${JSON.stringify({ eventType: `asgard.${name}`, requestId: 'r', customChannelId: id })}\n\n`;
+      const kept = (id: string) =>
+        `retry: 1\n\n${event('run.init', id)}id: 1\n${event('message.complete', id)}`;
+      const tail = (id: string) => event('message.delta', id);
+      const ids = await start((socket, id) => {
+        if (ids.length === 1) socket.end(`${STREAM_HEAD}fff\r\n${kept(id)}${tail(id)}`);
+        else socket.write(wholeStream(tail(id) + event('run.done', id)));
+      });
+      expect((await send(message('c1'))).body).toBe(kept('c1') + tail('c1') + event('run.done', 'c1'));
+      expect(ids[1]).toBe(ids[0]);
+    });
+
+    test('in the JSON of a refusal, and of a suspend', async () => {
+      await start(
+        (socket, id) => void socket.write(jsonAnswer('404 Not Found', { channel: id, text: `about ${id}` })),
+      );
+      const refused = errorEventIn((await send(message('my "one"'))).body);
+      expect(refused.upstream).toEqual({
+        channel: 'my "one"',
+        text: expect.stringMatching(/^about [0-9a-f]{64}$/),
+      });
+      const stopped = await suspend(pair, { query: `?custom_channel_id=${encodeURIComponent('my "one"')}` });
+      expect(JSON.parse(stopped.body)).toMatchObject({ channel: 'my "one"' });
+      expect(stopped.headers['content-length']).toBe(String(Buffer.byteLength(stopped.body)));
+    });
+  });
+
+  test('with CHANNELS=shared, ids pass as they are, and unusable ones are refused', async () => {
+    const ids = await start((socket, id) => void socket.write(wholeStream(`data: "${id}"\n\n`)), {
+      CHANNELS: 'shared',
+    });
+    expect((await send(message('c1'))).body).toBe('data: "c1"\n\n');
+    expectProblem(await send('{"customChannelId":""}'), 400, 'invalid_conversation');
+    expect(ids).toEqual(['c1']);
+  });
+
+  test('CHANNEL_REALM makes one user of those of two ways to sign in', async () => {
+    const idWith = async (environment: Record<string, string>) => {
+      const ids = await start((socket) => void socket.write(plainAnswer('400 No', [])), environment);
+      await send(message('c1'));
+      await pair.close();
+      return ids[0];
+    };
+    const own = await idWith({});
+    expect(await idWith({})).toBe(own);
+    const named = await idWith({ CHANNEL_REALM: 'staff' });
+    expect(named).not.toBe(own);
+    expect(await idWith({ CHANNEL_REALM: 'password' })).toBe(own);
+    await start((socket) => void socket.destroy());
+  });
+});
+
+describe('the replacing of ids', () => {
+  const UPSTREAM = 'ab'.repeat(32);
+  const NAMES = { client: 'my "one"\n', upstream: UPSTREAM };
+
+  /** What comes out of the pieces, and what is held back before the end. */
+  function replaced(pieces: readonly Buffer[], client = NAMES.client, upstream = UPSTREAM) {
+    const replacer = channelReplacer({ client, upstream });
+    // It writes into the bytes.
+    const out = pieces.map((piece) => Buffer.from(replaceIds(replacer, Buffer.from(piece))));
+    const rest = takeUndecided(replacer);
+    return { text: Buffer.concat([...out, rest]).toString(), held: rest.length };
+  }
+
+  /** What texts are made of here: the id, what it can be confused with, and what can escape it. */
+  const PARTS = [
+    ...[`"${UPSTREAM}"`, UPSTREAM, `"${UPSTREAM.slice(2)}"`, `"x${UPSTREAM.slice(1)}"`, `"${UPSTREAM}x"`],
+    ...[`"${UPSTREAM}`, `${UPSTREAM}"`, '"', '\\', '\\\\', 'ab', 'é, a word, and another', '{"n":1,', '\n'],
+    // Another id of the same form, and the characters next to those of an id.
+    ...[`"${'0f'.repeat(32)}"`, '/09:', '@AF[', '`afgz'],
+  ];
+
+  /** The text with `by` in the place of each id that no backslash escapes, found one character after the other. */
+  function replacedNaively(text: string, by: string): string {
+    const wanted = `"${UPSTREAM}"`;
+    let out = '';
+    let backslashes = 0;
+    for (let at = 0; at < text.length; ) {
+      const isFound = backslashes % 2 === 0 && text.startsWith(wanted, at);
+      backslashes = text[at] === '\\' ? backslashes + 1 : 0;
+      out += isFound ? by : text[at];
+      at += isFound ? wanted.length : 1;
+    }
+    return out;
+  }
+
+  describe('the upstream id of a conversation', () => {
+    test('is replaced with its quotes, and nothing else, in any text and wherever that is split', () => {
+      const short = fc.array(fc.constantFrom(...PARTS), { maxLength: 12, size: 'max' });
+      // Long texts are searched in another way.
+      const long = fc.array(fc.constantFrom(...PARTS), { minLength: 60, maxLength: 200, size: 'max' });
+      const client = fc.oneof(
+        fc.constantFrom(...[1, 36, 63, 64, 65, 300].map((length) => 'c'.repeat(length))),
+        fc.constant(NAMES.client),
+      );
+      fc.assert(
+        fc.property(fc.oneof({ arbitrary: short, weight: 3 }, long), splits, client, (parts, lengths, id) => {
+          const text = parts.join('');
+          const { text: out } = replaced(inPieces(Buffer.from(text), lengths), id);
+          expect(out).toBe(replacedNaively(text, JSON.stringify(id)));
+        }),
+        { numRuns: 2_000, examples: [[PARTS, [1], NAMES.client]] },
+      );
+    });
+
+    test('is found wherever it stands, of any digits', () => {
+      for (const digit of '0123456789abcdef') {
+        const upstream = digit.repeat(64);
+        for (let before = 0; before < 140; before += 1) {
+          const said = (id: string) => `${'a'.repeat(before)}"${id}",\n`;
+          expect(replaced([Buffer.from(said(upstream))], 'c', upstream).text).toBe(said('c'));
+        }
+      }
+    });
+
+    test('must be hexadecimal', () => {
+      for (const upstream of ['', 'ab-cd', 'AB', 'abg'])
+        expect(() => channelReplacer({ client: 'c', upstream })).toThrow(
+          'The upstream id is not hexadecimal.',
+        );
+    });
+
+    test('is never held back at the end of a line', () => {
+      for (const end of ['\n', '\r', '\r\n', ''])
+        expect(replaced([Buffer.from(`data: "${UPSTREAM}${end}`)]).held).toBe(end === '' ? 65 : 0);
+    });
+
+    test('and a backslash before it counts no more after the end of a stream', () => {
+      const replacer = channelReplacer(NAMES);
+      replaceIds(replacer, Buffer.from(`\\"${UPSTREAM}`));
+      replaceIds(replacer, Buffer.from('\\"'));
+      expect([takeUndecided(replacer).toString(), takeUndecided(replacer).length]).toEqual(['"', 0]);
+      const next = replaceIds(replacer, Buffer.from(`"${UPSTREAM}"\n`)).toString();
+      expect(next).toBe(`${JSON.stringify(NAMES.client)}\n`);
+    });
+  });
+
+  test('a text is the upstream id only as a whole', () => {
+    const mask = (text: string) => text.replace('x', '[secret]');
+    const text = withClientId(() => NAMES, mask);
+    expect([UPSTREAM, `${UPSTREAM}.`, 'x'].map(text)).toEqual([NAMES.client, `${UPSTREAM}.`, '[secret]']);
+    expect(withClientId(() => undefined, mask)(`${UPSTREAM}x`)).toBe(`${UPSTREAM}[secret]`);
   });
 });

@@ -25,15 +25,15 @@ afterEach(() => {
   file.remove();
 });
 
-/** The sentence with which this is refused; it must be plain. */
-function refusal(act: () => unknown): string {
+/** The sentence with which `what` is refused; it must be plain. */
+function refusal(act: () => unknown, what?: unknown): string {
   let thrown: unknown;
   try {
     act();
   } catch (error) {
     thrown = error;
   }
-  expect(thrown).toBeInstanceOf(SettingsError);
+  expect([what, thrown]).toEqual([what, expect.any(SettingsError)]);
   const { message } = thrown as SettingsError;
   expect(message).toMatch(/^[A-Z/][^\r\n]{10,200}$/);
   return message;
@@ -74,10 +74,6 @@ describe('the file of the settings', () => {
       (SELECT sealed_key FROM models WHERE project_id = '${DEMO}') WHERE project_id = '${other}'`);
     expect(settings.model(DEMO, 'completion')?.key?.open()).toBe(PROVIDER_KEY);
     expect(refusal(() => settings.model(other, 'completion'))).not.toContain(PROVIDER_KEY);
-  });
-
-  test('is readable by its owner alone', () => {
-    expect(statSync(file.path).mode & 0o777).toBe(0o600);
   });
 
   test('of a newer version is refused and left as it is, and so is what is no database', () => {
@@ -174,101 +170,74 @@ describe('a project', () => {
 });
 
 describe('a value that cannot be used is refused in a sentence, and changes nothing', () => {
-  const NAMES = ['', '.', '..', 'a/b', 'a b', 'ä', 'a\n', 'a%2F', 'x'.repeat(65)];
-  const MODELS: Record<string, Partial<NewModelSettings>> = {
-    ...Object.fromEntries(
-      [
-        ...[
-          'ftp://models.test',
-          'file:///etc/passwd',
-          'javascript:alert(1)',
-          'data:,x',
-          'models.test',
-          '//a.test',
-        ],
-        ...['https://a.test/\r\nX-Evil: 1', 'https://a.test/\n', ' https://a.test', 'https://a.test/ä'],
-        ...['https://me@a.test', 'https://me:pass@a.test', 'https://@a.test', 'https://a.test\\@b.test'],
-        ...[
-          'https://a.test/#x',
-          'https://a.test#',
-          'https://a.test/?key=1',
-          'https://a.test?',
-          'http://',
-          '',
-        ],
-        ...['https://a.test:99999', 'https://[::1', `https://a.test/${'x'.repeat(2000)}`],
-      ].map((endpoint) => [`endpoint ${JSON.stringify(endpoint).slice(0, 60)}`, { endpoint }]),
-    ),
-    'a key with a line end': { key: secret('sk-canary\r\nX-Evil: 1') },
-    'a key of other letters': { key: secret('sk-canary-ä') },
-    'an empty key': { key: secret('') },
-    'a model with a line end': { model: 'gpt\r\nX: 1' },
-    'no model': { model: '' },
-    'a deployment that is a path': { kind: 'azure', endpoint: 'https://a.test', deployment: '../x' },
-    'an API version that is a query': { kind: 'azure', endpoint: 'https://a.test', apiVersion: '1&x=2' },
-    'a kind without embeddings for completion': { kind: 'voyage' },
-    'an unknown kind': { kind: '__proto__' as 'openai' },
-    'Azure without an endpoint': { kind: 'azure' },
-    'a compatible kind without an endpoint': { kind: 'openai-compatible' },
-    'a window of nothing': { windowCharacters: 0 },
-    'a window that is no number': { windowCharacters: Number.NaN },
-  };
+  const ENDPOINTS = [
+    ...[
+      '',
+      'ftp://models.test',
+      'file:///etc/passwd',
+      'javascript:alert(1)',
+      'models.test',
+      '//a.test',
+      'http://',
+    ],
+    ...['https://a.test/\r\nX-Evil: 1', 'https://a.test/\n', ' https://a.test', 'https://a.test/ä'],
+    ...['https://me@a.test', 'https://me:pass@a.test', 'https://@a.test', 'https://a.test\\@b.test'],
+    ...['https://a.test/#x', 'https://a.test#', 'https://a.test/?key=1', 'https://a.test?'],
+    ...['https://a.test:99999', 'https://[::1', `https://a.test/${'x'.repeat(2000)}`],
+  ];
+  const MODELS: Partial<NewModelSettings>[] = [
+    ...ENDPOINTS.map((endpoint) => ({ endpoint })),
+    ...['sk-canary\r\nX-Evil: 1', 'sk-canary-ä', ''].map((key) => ({ key: secret(key) })),
+    ...[{ model: 'gpt\r\nX: 1' }, { model: '' }, { windowCharacters: 0 }, { windowCharacters: Number.NaN }],
+    { kind: 'azure', endpoint: 'https://a.test', deployment: '../x' },
+    { kind: 'azure', endpoint: 'https://a.test', apiVersion: '1&x=2' },
+    // These need an endpoint; there is none.
+    ...[{ kind: 'azure' as const }, { kind: 'openai-compatible' as const }],
+    ...[{ kind: 'voyage' as const }, { kind: '__proto__' as 'openai' }],
+  ];
 
-  test.each(Object.entries(MODELS))('%s', (_what, own) => {
-    const message = refusal(() => settings.saveModel(DEMO, 'completion', { ...OPENAI, ...own }));
-    expect(message).not.toMatch(/canary|evil/i);
-    expect(settings.model(DEMO, 'completion')).toBeUndefined();
-  });
-
-  test('Anthropic for embeddings', () => {
+  test('of a model', () => {
+    for (const own of MODELS) {
+      const message = refusal(() => settings.saveModel(DEMO, 'completion', { ...OPENAI, ...own }), own);
+      expect(message).not.toMatch(/canary|evil/i);
+      expect([own, settings.model(DEMO, 'completion')]).toEqual([own, undefined]);
+    }
     const anthropic: NewModelSettings = { ...OPENAI, kind: 'anthropic' };
     expect(refusal(() => settings.saveModel(DEMO, 'embedding', anthropic))).toMatch(/embedding models of/);
     settings.saveModel(DEMO, 'completion', anthropic);
-  });
-
-  test.each([
-    'http://localhost:11434/v1',
-    'http://10.0.0.7',
-    'http://[::1]:8080/',
-    'https://x.openai.azure.com',
-  ])('but the endpoint %s can', (endpoint) => {
-    settings.saveModel(DEMO, 'embedding', { ...OPENAI, endpoint });
-    expect(settings.model(DEMO, 'embedding')?.endpoint).toBe(endpoint);
-  });
-
-  test.each(NAMES)('the name %j', (name) => {
-    refusal(() => settings.addNamespace(DEMO, name));
-    refusal(() => settings.saveBot(DEMO, botWith({ name })));
-    expect([settings.namespaces(DEMO), settings.bots(DEMO)]).toEqual([[DEMO], []]);
-  });
-
-  test.each<[string, object]>([
-    ['1 MB of instructions', { instructions: 'x'.repeat(1_048_576) }],
-    ['instructions with a null', { instructions: 'a\0b' }],
-    ['half a character', { instructions: 'a\ud800' }],
-    ['a title of two lines', { title: 'a\r\nb' }],
-    ['a long title', { title: 'x'.repeat(201) }],
-    ['an empty suggestion', { suggestions: [''] }],
-    ['a thousand suggestions', { suggestions: Array(1000).fill('x') }],
-    ['a temperature below 0', { temperature: -0.1 }],
-    ['a temperature above 2', { temperature: 2.1 }],
-    ['a temperature that is no number', { temperature: Number.NaN }],
-    ['a tool that is none', { tools: ['shell'] }],
-    ['a tool twice', { tools: ['clock', 'clock'] }],
-  ])('a bot with %s', (_what, own) => {
-    refusal(() => settings.saveBot(DEMO, botWith(own)));
-    expect(settings.bots(DEMO)).toEqual([]);
-  });
-
-  test('names of projects and keys, caps, and keys that are imported', () => {
-    for (const name of ['', 'a\nb', 'x'.repeat(101), '\ud800']) {
-      refusal(() => settings.createProject(name));
-      refusal(() => settings.createKey(DEMO, name));
+    for (const endpoint of ['http://localhost:11434/v1', 'http://10.0.0.7', 'http://[::1]:8080/']) {
+      settings.saveModel(DEMO, 'embedding', { ...OPENAI, endpoint });
+      expect(settings.model(DEMO, 'embedding')?.endpoint).toBe(endpoint);
     }
-    for (const cap of [0, -1, 1.5, Number.NaN, 1e12]) refusal(() => settings.setDailyCap(DEMO, cap));
+  });
+
+  test('of a bot', () => {
+    for (const own of [
+      ...[{ instructions: 'x'.repeat(1_048_576) }, { instructions: 'a\0b' }, { instructions: 'a\ud800' }],
+      ...[{ title: 'a\r\nb' }, { title: 'x'.repeat(201) }],
+      ...[{ suggestions: [''] }, { suggestions: Array<string>(1000).fill('x') }],
+      ...[{ temperature: -0.1 }, { temperature: 2.1 }, { temperature: Number.NaN }],
+      ...[{ tools: ['shell' as 'clock'] }, { tools: ['clock' as const, 'clock' as const] }],
+    ]) {
+      refusal(() => settings.saveBot(DEMO, botWith(own)), own);
+      expect([own, settings.bots(DEMO)]).toEqual([own, []]);
+    }
+  });
+
+  test('of names, caps, and keys that are imported', () => {
+    for (const name of ['', '.', '..', 'a/b', 'a b', 'ä', 'a\n', 'a%2F', 'x'.repeat(65)]) {
+      refusal(() => settings.addNamespace(DEMO, name), name);
+      refusal(() => settings.saveBot(DEMO, botWith({ name })), name);
+    }
+    for (const name of ['', 'a\nb', 'x'.repeat(101), '\ud800']) {
+      refusal(() => settings.createProject(name), name);
+      refusal(() => settings.createKey(DEMO, name), name);
+    }
+    for (const cap of [0, -1, 1.5, Number.NaN, 1e12]) refusal(() => settings.setDailyCap(DEMO, cap), cap);
     for (const key of ['', 'a b', 'a\r\nb', 'ä', 'x'.repeat(1001)])
-      refusal(() => settings.importKey(DEMO, 'x', key));
-    expect([settings.projects(), settings.keys(DEMO)]).toEqual([[{ id: DEMO, name: DEMO }], []]);
+      refusal(() => settings.importKey(DEMO, 'x', key), key);
+    const [keys, names, bots] = [settings.keys(DEMO), settings.namespaces(DEMO), settings.bots(DEMO)];
+    expect([settings.projects(), keys, names, bots]).toEqual([[{ id: DEMO, name: DEMO }], [], [DEMO], []]);
   });
 });
 
@@ -357,17 +326,12 @@ describe('an API key', () => {
 });
 
 describe('the cap of messages a day', () => {
-  test('is exact, for all that have the file open, and begins anew at midnight UTC', () => {
-    jest.useFakeTimers({ now: Date.parse('2026-03-01T22:30:00-01:00') });
+  test('is exact for all that have the file open, and counts what came before a change of it', () => {
     const other = file.open();
     settings.setDailyCap(DEMO, 5);
     const taken = () => Array.from({ length: 6 }, (_, at) => (at % 2 ? other : settings).countMessage(DEMO));
     expect(taken()).toEqual([true, true, true, true, true, false]);
-    jest.setSystemTime(Date.parse('2026-03-01T23:59:59.999Z'));
-    expect(settings.countMessage(DEMO)).toBe(false);
-    jest.setSystemTime(Date.parse('2026-03-02T00:00:00Z'));
-    expect(taken()).toEqual([true, true, true, true, true, false]);
-    // What was refused did not count, and what came before a change does.
+    // What was refused did not count.
     settings.setDailyCap(DEMO, 6);
     expect([settings.countMessage(DEMO), settings.countMessage(DEMO)]).toEqual([true, false]);
     settings.setDailyCap(DEMO, 3);

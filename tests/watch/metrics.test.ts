@@ -1,17 +1,21 @@
 import type { Socket } from 'node:net';
-import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import type { Reservation } from '../../src/pace/budgets.ts';
 import type { ResumptionOutcome } from '../../src/relay/upstream/relay-observer.ts';
 import { secret } from '../../src/secret.ts';
-import { call } from '../harness/clients/call.ts';
+import { createMetrics } from '../../src/watch/metrics.ts';
+import { type MetricsServer, startMetricsServer } from '../../src/watch/metrics-server.ts';
+import { call, expectProblem } from '../harness/clients/call.ts';
 import { failureOf } from '../harness/clients/error-event.ts';
-import { ask, operationAt } from '../harness/clients/operation-requests.ts';
-import { dechunk } from '../harness/clients/raw-client.ts';
+import { filePart, formOf, textPart } from '../harness/clients/forms.ts';
+import { ask, operationAt, operationRequest } from '../harness/clients/operation-requests.ts';
+import { dechunk, rawClient } from '../harness/clients/raw-client.ts';
+import { jsonAnswer } from '../harness/clients/suspend.ts';
 import { advanceClocks } from '../harness/clock/advance-clocks.ts';
 import { until } from '../harness/clock/until.ts';
 import { faultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import { total } from '../harness/relay/metric-samples.ts';
+import { samplesOf, total } from '../harness/relay/metric-samples.ts';
 import { CANARY } from '../harness/relay/relay.ts';
 import { type RelayAndUpstream, startRelayAndUpstream } from '../harness/relay/relay-and-upstream.ts';
 import {
@@ -30,7 +34,7 @@ const SECOND_KEY = secret(CANARY.secondKey).fingerprint;
 let pair: RelayAndUpstream;
 afterEach(async () => {
   jest.restoreAllMocks();
-  await pair.close();
+  await pair?.close();
 });
 
 async function start(onRequest: (socket: Socket, request: RawRequest) => void, environment = {}) {
@@ -370,6 +374,143 @@ test('without METRICS_PORT there are no metrics', async () => {
   expect(await pair.relay.metricsText()).toBe('');
 });
 
+describe('the bytes of files', () => {
+  const UPLOAD = operationAt('POST blob');
+  const DOWNLOAD = operationAt('GET channel-home/download');
+
+  const FILES = { OPERATIONS: 'message,files', MAX_UPLOAD_BYTES: '100000' };
+
+  async function counts() {
+    const of = (direction: string) => now('transferred_bytes_total', { direction });
+    return { up: await of('up'), down: await of('down') };
+  }
+
+  /** Resolves when the counts differ from `before`. */
+  async function changed(before: Awaited<ReturnType<typeof counts>>) {
+    let now = before;
+    await until(async () => {
+      now = await counts();
+      return now.up !== before.up || now.down !== before.down;
+    });
+    return now;
+  }
+
+  const NONE = { up: 0, down: 0 };
+  const upload = (bytes: number) =>
+    ask(pair, UPLOAD, { body: formOf([filePart(Buffer.alloc(bytes)), textPart('c1')]) });
+
+  test('are counted by direction, without those around them', async () => {
+    let isUpload = true;
+    await start(
+      (socket) =>
+        socket.write(
+          isUpload ? jsonAnswer('200 OK', { blobId: 'b1' }) : plainAnswer('200 OK', [], 'x'.repeat(70_000)),
+        ),
+      FILES,
+    );
+    expect(await pair.relay.metricsText()).toMatch(
+      /^bot_relay_transferred_bytes_total\{direction="up"\} 0$/m,
+    );
+    expect((await upload(80_000)).status).toBe(200);
+    expect(await changed(NONE)).toEqual({ up: 80_000, down: 0 });
+    isUpload = false;
+    expect((await ask(pair, DOWNLOAD)).status).toBe(200);
+    expect(await changed({ up: 80_000, down: 0 })).toEqual({ up: 80_000, down: 70_000 });
+  });
+
+  test('are counted as far as they went if a transfer breaks off or is refused', async () => {
+    await start((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n${'x'.repeat(40)}`);
+    }, FILES);
+    const { path } = operationRequest(DOWNLOAD);
+    const head = [`GET ${path} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${pair.cookie}`];
+    const client = rawClient(pair.relay.port, `${head.join('\r\n')}\r\n\r\n`);
+    await client.waitFor('x'.repeat(40));
+    pair.upstream.sockets[0]?.destroy();
+    await client.closed;
+    expect(await changed(NONE)).toEqual({ up: 0, down: 40 });
+    expect((await upload(120_000)).status).toBe(413);
+    const { up } = await changed({ up: 0, down: 40 });
+    expect(up).toBeGreaterThan(0);
+    expect(up).toBeLessThanOrEqual(100_000);
+  });
+
+  test('of streams and of JSON are not counted', async () => {
+    await start((socket) => socket.write(jsonAnswer('404 No', { error: 'none' })), FILES);
+    expect((await ask(pair, DOWNLOAD)).status).toBe(404);
+    await (await pair.relay.send(pair.cookie)).text();
+    // The sign-in is the third request.
+    await counted(3);
+    expect(await counts()).toEqual(NONE);
+  });
+});
+
+describe('the port of the metrics', () => {
+  const { registry, readAtScrape } = createMetrics(['0123abcd']);
+  readAtScrape({
+    checks: { accepting: async () => true, redis: async () => false },
+    openMessages: () => 7,
+    runBytes: () => 0,
+  });
+  let server: MetricsServer;
+  beforeAll(async () => {
+    server = await startMetricsServer({ host: '127.0.0.1', registry });
+  });
+  afterAll(() => server.close());
+
+  test.each(['/metrics', '/metrics?module=any'])('answers GET %s in Prometheus text format', async (path) => {
+    const answer = await call(server.port, path);
+    expect(answer.status).toBe(200);
+    expect(answer.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8');
+    expect(answer.headers['cache-control']).toBe('no-store');
+    const samples = samplesOf(answer.body);
+    expect(samples).toContainEqual({ name: 'bot_relay_ready', labels: { check: 'accepting' }, value: 1 });
+    expect(samples).toContainEqual({ name: 'bot_relay_ready', labels: { check: 'redis' }, value: 0 });
+    expect(samples).toContainEqual({ name: 'bot_relay_open_messages', labels: {}, value: 7 });
+    expect(samples.map(({ name }) => name)).toContain('process_resident_memory_bytes');
+  });
+
+  test('answers HEAD without a body', async () => {
+    const { status, body, headers } = await call(server.port, '/metrics', { method: 'HEAD' });
+    expect({ status, body }).toEqual({ status: 200, body: '' });
+    expect(Number(headers['content-length'])).toBeGreaterThan(1000);
+  });
+
+  test.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])('refuses %s with Allow', async (method) => {
+    const answer = await call(server.port, '/metrics', { method });
+    expectProblem(answer, 405, 'method_not_allowed');
+    expect(answer.headers.allow).toBe('GET, HEAD');
+  });
+
+  test.each(['/', '/metrics/', '/Metrics', '/metrics/x', '/healthz', '//metrics', '*'])(
+    'has nothing at %s',
+    async (path) => {
+      expectProblem(await call(server.port, path), 404, 'not_found');
+    },
+  );
+
+  test('does not show the error when the metrics cannot be read', async () => {
+    const metrics = async () => Promise.reject(new Error('secret reason'));
+    const broken = await startMetricsServer({
+      host: '127.0.0.1',
+      registry: Object.create(registry, { metrics: { value: metrics } }),
+    });
+    const answer = await call(broken.port, '/metrics');
+    expectProblem(answer, 500, 'internal_error');
+    expect(answer.body).not.toContain('secret reason');
+    await broken.close();
+  });
+});
+
+describe('the public port', () => {
+  test.each(['', '/chat-api'])('has no metrics, with the base path %j', async (basePath) => {
+    await start(ok, { BASE_PATH: basePath });
+    for (const path of ['/metrics', `${basePath}/metrics`, '/metrics/']) {
+      expectProblem(await call(pair.relay.port, path), 404, 'not_found');
+    }
+  });
+});
+
 describeWithRedis('Redis', () => {
   afterEach(() => stopRedis());
 
@@ -390,5 +531,6 @@ describeWithRedis('Redis', () => {
     wire.close();
     expect((await pair.relay.send(pair.cookie)).status).toBe(503);
     expect(await runs('count', 'unavailable')).toBeGreaterThan(failed);
+    expect(await now('session_operations_total', { operation: 'get', outcome: 'unavailable' })).toBe(1);
   });
 });

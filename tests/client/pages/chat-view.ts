@@ -16,6 +16,7 @@ import { ARABIC } from '../../../src/client/element/words/arabic.ts';
 import { IN_ENGLISH, type Language, type Words } from '../../../src/client/element/words/words.ts';
 import { RelayError } from '../../../src/client/session/bot-client.ts';
 import { STATES } from './chat-states.ts';
+import { layoutFaults } from './layout-faults.ts';
 
 /** A chat whose channel shows what a test sets, and which notes what is asked of it. */
 export type ChatWindow = typeof globalThis & {
@@ -33,6 +34,8 @@ export type ChatWindow = typeof globalThis & {
     readonly session?: undefined;
   }): void;
   set(changes: Partial<ChannelSnapshot>): void;
+  /** Signs a user in, or out, elsewhere. */
+  setUser(id: string | null): void;
   /** Shows a new chat in one of the states. */
   enter(state: string): void | Promise<void>;
   /** A message of the bot; parts of it can be given. */
@@ -47,6 +50,10 @@ export type ChatWindow = typeof globalThis & {
   /** Has all calls of the session, and all verdicts, fail. */
   refuse(failed: Partial<RelayError>): void;
   readonly calls: unknown[][];
+  /** What is wrong with the places of what is shown. */
+  layoutFaults(): string[];
+  /** Resolves when all has been laid out and scrolled, and scripts have been told. */
+  twoFrames(): Promise<unknown>;
 };
 
 /** As the element knows it before it shows a chat. */
@@ -56,7 +63,10 @@ function languageIn(name: string, own: Partial<Words> = {}): Language {
   return { ...language, words: { ...words, ...own } };
 }
 
-const SESSION = { user: { id: 'ada', name: 'Ada' }, idleExpiresAt: '', absoluteExpiresAt: '' };
+const sessionOf = (id: string, name: string) => ({
+  ...{ user: { id, name }, idleExpiresAt: '', absoluteExpiresAt: '' },
+});
+const SESSION = sessionOf('ada', 'Ada');
 const START: ChannelSnapshot = {
   ...{ status: 'ready', messages: [], error: undefined, session: SESSION, isLoading: false },
 };
@@ -133,7 +143,8 @@ const message = (role: ChannelMessage['role'], parts: MessagePart[], changes: Pa
 const text = (text: string): MessagePart[] => [{ type: 'text', text }];
 
 Object.assign(globalThis, {
-  calls,
+  ...{ calls, layoutFaults },
+  twoFrames: () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
   show({ lang = 'en', mode = 'password', chats, bots = [], user, ...its } = {}) {
     const { calls: answers, words, looks, ...first } = its;
     end();
@@ -183,6 +194,7 @@ Object.assign(globalThis, {
     snapshot = { ...snapshot, ...changes };
     for (const listener of listeners) listener();
   },
+  setUser: (id) => (globalThis as ChatWindow).set({ session: id === null ? null : sessionOf(id, id) }),
   enter(state) {
     const window = globalThis as ChatWindow;
     window.show();

@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import { afterAll, afterEach, beforeAll, expect } from '@jest/globals';
-import type { BrowserContextOptions, Page } from 'playwright-core';
+import type { BrowserContextOptions, JSHandle, Page } from 'playwright-core';
 import type { ChatWindow } from '../../client/pages/chat-view.ts';
 import type { FakeLoadBalancer } from '../faults/fake-load-balancer.ts';
 import { oneChromium } from './chromium.ts';
@@ -10,12 +10,14 @@ import { serveElementPage } from './element-page.ts';
 export function chatTab(profile: BrowserContextOptions = {}) {
   let front: FakeLoadBalancer;
   let page: Page;
+  let chat: JSHandle<ChatWindow>;
   let complaints: string[];
   const chromium = oneChromium({ keepsTabs: true });
   beforeAll(async () => {
     front = await serveElementPage("import '../../../tests/client/pages/chat-view.ts';");
     ({ page, complaints } = await chromium.open(`${front.url}/`, await chromium.browser.newContext(profile)));
     await page.waitForFunction('globalThis.show');
+    chat = await page.evaluateHandle(() => globalThis as ChatWindow);
   });
   afterEach(() => expect(complaints).toEqual([]));
   afterAll(() => front?.close());
@@ -23,10 +25,14 @@ export function chatTab(profile: BrowserContextOptions = {}) {
     get page() {
       return page;
     },
+    /** The globals of the page: `chat.evaluate(({ set }) => set(…))`. */
+    get chat() {
+      return chat;
+    },
     /** Shows a new chat in one of the states. */
-    enter: (state: string) => page.evaluate((name) => (globalThis as ChatWindow).enter(name), state),
+    enter: (state: string) => chat.evaluate(({ enter }, name) => enter(name), state),
     /** What was asked of the channel, the client and the list of chats. */
-    calls: () => page.evaluate(() => (globalThis as ChatWindow).calls),
+    calls: () => chat.evaluate(({ calls }) => calls),
     button: (name: string | RegExp) => page.getByRole('button', { name, exact: typeof name === 'string' }),
     input: () => page.getByRole('textbox', { name: 'Message' }),
     /** What screen readers are told now. */
@@ -44,9 +50,6 @@ export function chatTab(profile: BrowserContextOptions = {}) {
         performance.now = () => now() + 1_000;
       }),
     /** Resolves when all has been laid out and scrolled, and scripts have been told. */
-    twoFrames: () =>
-      page.evaluate(
-        () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
-      ),
+    twoFrames: () => chat.evaluate(({ twoFrames }) => twoFrames()),
   };
 }

@@ -1,5 +1,5 @@
 import { Chat } from '@ai-sdk/react';
-import { afterEach, beforeEach } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach } from '@jest/globals';
 import type { ChatInit, UIMessage } from 'ai';
 import { botChatTransport } from '../../../src/client/ai-sdk/bot-chat-transport.ts';
 import type { BotChatTransportOptions } from '../../../src/client/ai-sdk/chat-types.ts';
@@ -16,14 +16,18 @@ export function chatOf(
   return new Chat<UIMessage>({ id: 'my-chat', ...init, transport: botChatTransport(client, options) });
 }
 
-/** A stage for each test of a file; every event of an answer says its run. */
+/** A stage for the tests of a file, which forgets what was before each of them; every event of an answer says its run. */
 export function chatStage(environment: Record<string, string>) {
   refuseUnhandledRejections();
   let stage: Awaited<ReturnType<typeof startRunsStage>>;
-  beforeEach(async () => {
+  beforeAll(async () => {
     stage = await startRunsStage({ OPERATIONS: 'message,chat,files', ...environment });
   });
-  afterEach(() => stage.close());
+  beforeEach(() => {
+    stage.bot.forget();
+    stage.bot.upstream.requests.length = 0;
+  });
+  afterAll(() => stage.close());
   return {
     get stage() {
       return stage;

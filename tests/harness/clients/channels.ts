@@ -130,8 +130,12 @@ async function stageAt(
       await until(() => channel.getSnapshot().session?.user.name === USER.name);
       return channel;
     },
-    async close() {
+    /** Subscribes to no channel any more. */
+    leave() {
       for (const leave of leaves.splice(0)) leave();
+    },
+    async close() {
+      this.leave();
       await relay.close();
       await service.close();
     },

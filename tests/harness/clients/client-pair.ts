@@ -34,7 +34,7 @@ export async function startClientPair(
 }
 
 /** What was read of an answer: its events, and the error that ended it, if any. */
-export interface Reading {
+interface Reading {
   readonly events: BotEvent[];
   readonly error: unknown;
 }

@@ -64,7 +64,7 @@ export interface Script extends Partial<TestOptions> {
   readonly joined?: readonly Answer[];
 }
 
-export interface Scripted {
+interface Scripted {
   readonly client: BotClient;
   /** Each request but those of sessions: `POST`, `GET`, or `RUN` for a run by its name, and the last event id. */
   calls(): string[];
@@ -108,7 +108,7 @@ export async function scripted({ answers, joined = NO_RUN, ...options }: Script)
 }
 
 /** What a client reads of such a server, and asks it. */
-export interface ScriptRow extends Script {
+interface ScriptRow extends Script {
   readonly title: string;
   /** What is read, if the row says so. */
   readonly said?: readonly unknown[];
@@ -119,7 +119,7 @@ export interface ScriptRow extends Script {
 }
 
 /** What is asked for is a message, or the history of a conversation. */
-export async function checkScript(row: ScriptRow, isHistory = false): Promise<void> {
+async function checkScript(row: ScriptRow, isHistory = false): Promise<void> {
   const { title: _, said, error: wanted, calls, states: through, ...script } = row;
   const { client, ...server } = await scripted(script);
   const states: MessageState[] = [];

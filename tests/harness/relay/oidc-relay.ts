@@ -1,5 +1,4 @@
 import type { OutgoingHttpHeaders } from 'node:http';
-import type { Configuration } from 'oidc-provider';
 import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
 import { type Answer, call } from '../clients/call.ts';
 import { CLIENT, Jar, signInAtProvider, startIdentityProvider } from '../service/identity-provider.ts';
@@ -12,18 +11,16 @@ const PUBLIC_URL = 'http://app.example.com';
 export interface OidcOptions {
   /** Added to the relay's environment; a list has one for each instance. */
   readonly environment?: Record<string, string> | Record<string, string>[];
-  /** Replaces parts of the provider's configuration. */
-  readonly provider?: Configuration;
   readonly limits?: Partial<SessionLimits>;
 }
 
 export type Oidc = Awaited<ReturnType<typeof startOidc>>;
 
 /** Relays whose users sign in at a real provider. */
-export async function startOidc({ environment = {}, provider: own, limits }: OidcOptions = {}) {
+export async function startOidc({ environment = {}, limits }: OidcOptions = {}) {
   const environments = [environment].flat();
   const { PUBLIC_URL: publicUrl = PUBLIC_URL, BASE_PATH = '' } = environments[0] ?? {};
-  const provider = await startIdentityProvider(publicUrl + BASE_PATH, own);
+  const provider = await startIdentityProvider(publicUrl + BASE_PATH);
   const relays: TestRelay[] = [];
   for (const one of environments)
     relays.push(
@@ -46,9 +43,8 @@ export async function startOidc({ environment = {}, provider: own, limits }: Oid
     provider,
     relay: relays[0] as TestRelay,
     relays,
-    auth,
-    /** A new browser, at the instance with the number `at`. */
-    browser: (at = 0) => new Browser(relays[at] as TestRelay, { auth, secrets: provider.secrets }),
+    /** A new browser, at the first instance. */
+    browser: () => new Browser(relays[0] as TestRelay, { auth, secrets: provider.secrets }),
     /** Closes everything; throws if a secret of a sign-in has shown in a log or a metric. */
     async close() {
       const printed = relays.map(({ logs }) => JSON.stringify(logs));

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair } from 'jose';
-import Provider, { type Configuration } from 'oidc-provider';
+import Provider from 'oidc-provider';
 
 export const CLIENT = { id: 'bot-relay', secret: 'canary-oidc-client-secret' };
 
@@ -21,8 +21,6 @@ export interface IdentityProviderServer {
   readonly asked: string[];
   /** Values that only the provider and the relay may see: codes, verifiers, tokens. */
   readonly secrets: Set<string>;
-  /** Handlers by path that answer instead of the provider. */
-  readonly answers: Map<string, RequestListener>;
   /** While true, every connection is reset. */
   isDown: boolean;
   close(): Promise<void>;
@@ -45,12 +43,9 @@ const claimsOf = (name: string) => ({
 
 /**
  * Starts a real OpenID provider on a free port for the relay whose public URL is `relayUrl`. Its form accepts every name
- * and password. `options` replace parts of its configuration.
+ * and password.
  */
-export async function startIdentityProvider(
-  relayUrl: string,
-  options: Configuration = {},
-): Promise<IdentityProviderServer> {
+export async function startIdentityProvider(relayUrl: string): Promise<IdentityProviderServer> {
   const server = createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -73,14 +68,12 @@ export async function startIdentityProvider(
     // The provider's own dispatcher refuses loopback addresses, and Node's `fetch` cannot use it.
     fetch: (url, init) => fetch(url, Object.assign({}, init, { dispatcher: undefined })),
     findAccount: (_ctx, id) => ({ accountId: id, claims: () => claimsOf(id) }),
-    ...options,
   });
   const one: IdentityProviderServer = {
     issuer,
     provider,
     asked: [],
     secrets: secretsOf(provider),
-    answers: new Map(),
     isDown: false,
     async close() {
       if (!server.listening) return;
@@ -94,7 +87,7 @@ export async function startIdentityProvider(
     const { pathname } = new URL(req.url ?? '', issuer);
     one.asked.push(pathname);
     if (one.isDown) req.socket.resetAndDestroy();
-    else (one.answers.get(pathname) ?? real)(req, res);
+    else real(req, res);
   });
   return one;
 }

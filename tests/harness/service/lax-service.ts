@@ -16,54 +16,37 @@ interface Parts {
 }
 
 const NAMES = ['customChannelId', 'custom_channel_id'];
-const ofName = (pairs: readonly Pair[], fold: (name: string) => string) =>
-  pairs.filter(([name]) => NAMES.map(fold).includes(fold(name))).map(([, value]) => value);
-const same = (text: string) => text;
-const lower = (text: string) => text.toLowerCase();
-const folded = (text: string) => lower(text).replace(/[_-]/g, '');
 const trim = (text: string) => text.replace(/^[\s\0]+|[\s\0]+$/g, '');
 const nfkc = (text: string) => text.normalize('NFKC');
-const texts = (values: readonly unknown[]): string[] =>
-  values.flatMap((value) => (typeof value === 'string' ? [value] : []));
-const first = (values: readonly unknown[]) => texts(values.slice(0, 1));
-const last = (values: readonly unknown[]) => texts(values.slice(-1));
+const lower = (text: string) => text.toLowerCase();
+/** A name as the laxest service reads it: without case, joints and width, up to where a parser sees an index or a member. */
+const folded = (name: string) => lower(trim(nfkc(name.split(/[[.]/, 1)[0] ?? ''))).replace(/[^a-z]/g, '');
 /** The texts in a value that may be a list, however deep. */
-const listed = (values: readonly unknown[]): string[] =>
-  values.flatMap((value) => (Array.isArray(value) ? listed(value as unknown[]) : texts([value])));
-/** The name up to where some parsers see an index or a member. */
-const stem = (name: string) => name.split(/[[.]/, 1)[0] ?? '';
+const listed = (value: unknown): string[] =>
+  Array.isArray(value) ? (value as unknown[]).flatMap(listed) : typeof value === 'string' ? [value] : [];
 
-/** In which ways a service finds the id, by what is lax in it. Each returns all ids that it would use. */
-export const LAXITIES: Readonly<Record<string, (parts: Parts) => string[]>> = {
-  exact: ({ body, query }) => [...last(ofName(body, same)), ...first(ofName(query, same))],
-  'without case, last wins': ({ body, query }) => [
-    ...last(ofName(body, lower)),
-    ...last(ofName(query, lower)),
-  ],
-  'without case and joints, last wins': ({ body, query }) => [
-    ...last(ofName(body, folded)),
-    ...last(ofName(query, folded)),
-  ],
-  'first wins': ({ body, query }) => [...first(ofName(body, same)), ...first(ofName(query, same))],
-  arrays: ({ body, query, inArray }) => listed(ofName([...body, ...query, ...inArray], stem)),
-  trimmed: ({ body, query }) => texts([...ofName(body, trim), ...ofName(query, trim)]).map(trim),
-  NFKC: ({ body, query }) => texts([...ofName(body, nfkc), ...ofName(query, nfkc)]).map(nfkc),
-  inherits: ({ inherited }) => texts(ofName(inherited, same)),
-  'cut at 64': ({ body, query }) =>
-    texts([...ofName(body, same), ...ofName(query, same)]).map((id) => id.slice(0, 64)),
-  'all at once': ({ body, query, inArray, inherited }) => {
-    const all = (name: string) => folded(trim(nfkc(stem(name)))).replace(/[^a-z]/g, '');
-    return listed(ofName([...body, ...query, ...inArray, ...inherited], all)).map((id) =>
-      lower(trim(nfkc(id))).slice(0, 64),
-    );
-  },
-};
+/** Every id that some lax service would use, whichever of several it takes, and each as it may read it. */
+function idsIn({ body, query, inArray, inherited }: Parts): string[] {
+  const values = [...body, ...query, ...inArray, ...inherited]
+    .filter(([name]) => NAMES.map(folded).includes(folded(name)))
+    .flatMap(([, value]) => listed(value));
+  return values.flatMap((id) => [
+    id,
+    trim(id),
+    nfkc(id),
+    id.slice(0, 64),
+    lower(trim(nfkc(id))).slice(0, 64),
+  ]);
+}
+/** The ids by their exact names. */
+const exactIdsIn = ({ body, query }: Parts): string[] =>
+  [...body, ...query].filter(([name]) => NAMES.includes(name)).flatMap(([, value]) => listed(value));
 
-/** One request, with the ids that each laxity finds in it. */
-export interface LaxRequest {
+/** One request, with the ids that are found in it. */
+interface LaxRequest {
   readonly target: string;
-  readonly body: string;
-  readonly found: Readonly<Record<string, readonly string[]>>;
+  readonly exact: readonly string[];
+  readonly found: readonly string[];
   /** Whether its path names the sandbox of the victim in any way. */
   readonly namesBox: boolean;
   /** Whether a path in its query leaves its folder, decoded in any way. */
@@ -76,7 +59,7 @@ export const BOXES = { victim: 'victims-box', own: 'own-box' };
 export interface LaxService {
   readonly url: string;
   readonly requests: LaxRequest[];
-  /** The conversation whose text is told to everyone who reaches it by any laxity. */
+  /** The conversation whose text is told to everyone who reaches it in any lax way. */
   secretId: string;
   readonly secretText: string;
   close(): Promise<void>;
@@ -88,12 +71,12 @@ export async function startLaxService(): Promise<LaxService> {
   const server = createServer(async (req, res) => {
     const body = await buffer(req).catch(() => Buffer.alloc(0));
     const parts = partsOf(req, body);
-    const found = Object.fromEntries(Object.entries(LAXITIES).map(([name, find]) => [name, find(parts)]));
+    const [exact, found] = [exactIdsIn(parts), idsIn(parts)];
     const { url = '' } = req;
     const paths = { namesBox: namesBox(url), leavesFolder: leavesFolder(parts.query) };
-    requests.push({ target: url, body: body.toString('latin1'), found, ...paths });
-    const isReached = paths.namesBox || Object.values(found).flat().includes(service.secretId);
-    const launched = found.exact?.includes(service.secretId) ? BOXES.victim : BOXES.own;
+    requests.push({ target: url, exact, found, ...paths });
+    const isReached = paths.namesBox || found.includes(service.secretId);
+    const launched = exact.includes(service.secretId) ? BOXES.victim : BOXES.own;
     const text = JSON.stringify({
       ...(url.includes('/channel/metadata') && { launchedSandboxes: [{ sandboxName: launched }] }),
       text: isReached ? service.secretText : 'nothing',

@@ -1,4 +1,5 @@
 import { createServer, type Socket } from 'node:net';
+import { until } from '../clock/until.ts';
 
 /** A request as it crossed the wire. */
 export interface RawRequest {
@@ -143,4 +144,15 @@ function chunkedBody(bytes: Buffer, from: number): { body: Buffer; to: number } 
 export function plainAnswer(statusLine: string, headers: readonly string[], body = ''): string {
   const head = [`HTTP/1.1 ${statusLine}`, ...headers, `Content-Length: ${Buffer.byteLength(body)}`];
   return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
+/** Resolves when `socket` still has bytes to send and could send none for many turns of the event loop. */
+export async function stalls(socket: Socket): Promise<void> {
+  let turns = 0;
+  let left = 0;
+  await until(() => {
+    turns = left > 0 && socket.writableLength === left ? turns + 1 : 0;
+    left = socket.writableLength;
+    return turns === 20;
+  });
 }

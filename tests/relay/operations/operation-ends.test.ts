@@ -1,34 +1,63 @@
 import { afterEach, describe, expect, jest, test } from '@jest/globals';
 import { OPERATION_GROUPS } from '../../../src/bots/bot.ts';
 import { OPERATIONS } from '../../../src/relay/operations/operation-table.ts';
-import { call, expectProblem } from '../../harness/clients/call.ts';
+import { type Answer, call, expectProblem, parseAnswer } from '../../harness/clients/call.ts';
 import { ask, operationAt, operationRequest } from '../../harness/clients/operation-requests.ts';
-import { rawClient } from '../../harness/clients/raw-client.ts';
-import { jsonAnswer } from '../../harness/clients/suspend.ts';
+import { type RawClient, rawClient } from '../../harness/clients/raw-client.ts';
+import { jsonAnswer, rawSuspend } from '../../harness/clients/suspend.ts';
 import { until } from '../../harness/clock/until.ts';
-import { OTHER_USER } from '../../harness/relay/relay.ts';
-import { type RelayAndUpstream, startRelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
+import { describeWithRedis } from '../../harness/redis/redis.ts';
+import { startInstances } from '../../harness/relay/instances.ts';
+import { total } from '../../harness/relay/metric-samples.ts';
+import { CANARY, OTHER_USER, type TestRelay } from '../../harness/relay/relay.ts';
+import type { RelayAndUpstream } from '../../harness/relay/relay-and-upstream.ts';
 import { startWithSandboxes } from '../../harness/service/launched-sandboxes.ts';
+import { plainAnswer, type RawRequest, wholeStream } from '../../harness/service/raw-upstream.ts';
 
 const METADATA = operationAt('GET channel/metadata');
 const FEEDBACK = operationAt('POST message/feedback');
+const SUSPEND = operationAt('POST message/suspend');
+const MESSAGE = operationAt('POST message/sse');
 const PROXIED = OPERATIONS.filter(({ carriedBy }) => carriedBy === 'proxy');
 /** Whether it is the same when it is sent twice. */
 const isSafeTwice = ({ method, path }: (typeof PROXIED)[number]) =>
   method === 'GET' || path === 'message/suspend';
 
 let pair: RelayAndUpstream;
+const clients: RawClient[] = [];
 afterEach(async () => {
   jest.restoreAllMocks();
+  for (const { socket } of clients.splice(0)) socket.destroy();
   await pair?.close();
 });
 
-/** Starts a service that answers nothing. */
-const startSilent = async (environment: Record<string, string> = {}) => {
-  pair = await startWithSandboxes(() => {}, { OPERATIONS: OPERATION_GROUPS.join(), ...environment });
-};
+type Serve = (request: RawRequest) => string | Buffer;
+/** Takes every message, and gives each operation the answer for its key; `''` is none. */
+const taking =
+  (answerTo: (key: string | undefined) => string = () => ''): Serve =>
+  (request) =>
+    request.requestLine.includes('/message/sse') ? wholeStream('data: a\n\n') : answerTo(keyOf(request));
+async function start(environment: Record<string, string> = {}, serve: Serve = taking()) {
+  pair = await startWithSandboxes((socket, request) => void socket.write(serve(request)), {
+    ...{ OPERATIONS: OPERATION_GROUPS.join(), ...environment },
+  });
+}
+const keyOf = ({ all }: RawRequest) => all('x-api-key')[0];
 const allArrived = (count: number) => until(() => pair.upstream.requests.length === count);
-const allClosed = () => until(() => pair.upstream.sockets.every(({ destroyed }) => destroyed));
+/** Lets the service answer all that it has been asked. */
+const answerAll = () => {
+  for (const socket of pair.upstream.sockets) if (!socket.destroyed) socket.write(jsonAnswer('200 OK', {}));
+};
+const logout = async () => {
+  const { status } = await call(pair.relay.port, '/auth/logout', {
+    ...{ method: 'POST', headers: { Cookie: pair.cookie } },
+  });
+  expect(status).toBe(204);
+};
+function opened(client: RawClient): RawClient {
+  clients.push(client);
+  return client;
+}
 
 test('the removal of a conversation has 65 seconds, even if other operations have less', async () => {
   const removals = PROXIED.filter(({ leastTimeoutMs }) => leastTimeoutMs !== undefined);
@@ -36,26 +65,24 @@ test('the removal of a conversation has 65 seconds, even if other operations hav
     ['channel', 65_000],
     ['channel/clear', 65_000],
   ]);
-  await startSilent({ UPSTREAM_RESPONSE_TIMEOUT_MS: '100' });
+  await start({ UPSTREAM_RESPONSE_TIMEOUT_MS: '100' });
   const answers = removals.map((removal) => ask(pair, removal));
   await allArrived(removals.length);
-  // The others begin later, and are over sooner.
-  const others = PROXIED.filter((operation) => !removals.includes(operation));
-  for (const other of others) {
+  // These begin later, and are over sooner.
+  for (const other of [METADATA, FEEDBACK]) {
     const { status, body } = await ask(pair, other);
     expect([status, JSON.parse(body)]).toEqual([504, expect.objectContaining({ code: 'upstream_timeout' })]);
   }
-  for (const socket of pair.upstream.sockets) socket.write(jsonAnswer('200 OK', {}));
+  answerAll();
   for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
 });
 
 describe('an operation that is under way', () => {
   test('ends with its session', async () => {
-    await startSilent();
+    await start();
     const answers = PROXIED.map((operation) => ask(pair, operation));
     await allArrived(PROXIED.length);
-    const logout = { method: 'POST', headers: { Cookie: pair.cookie } };
-    expect((await call(pair.relay.port, '/auth/logout', logout)).status).toBe(204);
+    await logout();
     for (const [at, answer] of answers.entries()) {
       if (isSafeTwice(PROXIED[at] ?? METADATA)) expectProblem(await answer, 401, 'session_ended');
       else expectProblem(await answer, 502, 'answer_lost', { maybeStarted: true, retryable: false });
@@ -63,34 +90,112 @@ describe('an operation that is under way', () => {
     const lost = pair.relay.logs.filter(({ outcome }) => outcome === 'answer_lost');
     expect(lost).toHaveLength(PROXIED.filter((operation) => !isSafeTwice(operation)).length);
     expect(new Set(lost.map(({ cause }) => cause))).toEqual(new Set(['session_ended']));
-    await allClosed();
+    await until(() => pair.upstream.sockets.every(({ destroyed }) => destroyed));
   });
 
   test('ends with the grace of a shutdown', async () => {
-    await startSilent();
-    const { relay, upstream, cookie } = await startRelayAndUpstream(() => {});
-    const answers = [METADATA, FEEDBACK].map((operation) => ask({ ...pair, relay, cookie }, operation));
-    await until(() => upstream.requests.length === 2);
-    const closed = relay.close();
-    const [metadata, feedback] = await Promise.all(answers);
-    expectProblem(metadata ?? fail(), 503, 'draining', { retryable: 'new message' });
+    await start();
+    const answers = [METADATA, FEEDBACK].map((operation) => ask(pair, operation));
+    await allArrived(2);
+    const closed = pair.relay.close();
+    const [metadata, feedback] = (await Promise.all(answers)) as [Answer, Answer];
+    expectProblem(metadata, 503, 'draining', { retryable: 'new message' });
     // A load balancer would send it again after 503.
-    expectProblem(feedback ?? fail(), 502, 'answer_lost', { retryable: false, maybeStarted: true });
+    expectProblem(feedback, 502, 'answer_lost', { retryable: false, maybeStarted: true });
     await closed;
-    await upstream.close();
   });
 
   test('is no open message, and does not extend its session', async () => {
-    await startSilent();
+    await start();
     const writes = (['set', 'extend', 'remove'] as const).map((name) =>
       jest.spyOn(pair.relay.sessions, name),
     );
     const answers = PROXIED.map((operation) => ask(pair, operation));
     await allArrived(PROXIED.length);
     expect(pair.relay.open.count()).toBe(0);
-    for (const socket of pair.upstream.sockets) socket.write(jsonAnswer('200 OK', {}));
+    answerAll();
     for (const { status } of await Promise.all(answers)) expect(status).toBe(200);
     for (const write of writes) expect(write).not.toHaveBeenCalled();
+  });
+
+  test('is one of at most 32 of its user; suspends and other users are not held up', async () => {
+    await start();
+    const hanging = Array.from({ length: 32 }, () => ask(pair, METADATA));
+    await allArrived(32);
+    expectProblem(await ask(pair, METADATA), 429, 'too_many_streams', { retryable: 'new message' });
+    const other = { headers: { Cookie: await pair.relay.signIn(OTHER_USER) } };
+    hanging.push(ask(pair, SUSPEND), ask(pair, METADATA, other));
+    await allArrived(34);
+    answerAll();
+    for (const { status } of await Promise.all(hanging)) expect(status).toBe(200);
+    // The places are free again.
+    const next = ask(pair, METADATA);
+    await allArrived(35);
+    answerAll();
+    expect((await next).status).toBe(200);
+  });
+});
+
+describeWithRedis('with several instances, an operation', () => {
+  test('ends when its instance, which was cut off, learns that its session has ended at another one', async () => {
+    const all = await startInstances({ count: 2, shared: true, wired: true });
+    const [one, two] = all.relays as [TestRelay, TestRelay];
+    const cookie = await one.signIn();
+    const answers = [METADATA, FEEDBACK].map((row) => ask({ relay: two, cookie } as RelayAndUpstream, row));
+    await until(() => all.upstream.requests.length === 2);
+    all.wire?.cut();
+    await two.logLine(({ msg }) => msg === 'redis lost');
+    expect((await all.post(0, '/auth/logout', cookie)).status).toBe(204);
+    all.wire?.mend();
+    const [metadata, feedback] = (await Promise.all(answers)) as [Answer, Answer];
+    expectProblem(metadata, 401, 'session_ended');
+    expectProblem(feedback, 502, 'answer_lost', { maybeStarted: true, retryable: false });
+    await until(() => all.upstream.sockets.every(({ destroyed }) => destroyed));
+    await all.close();
+  });
+});
+
+describe('while the session of a suspend is checked,', () => {
+  /** Holds the next check of a session, after it has been read, until `release` is called. */
+  function holdCheck() {
+    const { sessions } = pair.relay;
+    const get = sessions.get.bind(sessions);
+    const checked = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    jest.spyOn(sessions, 'get').mockImplementationOnce(async (key) => {
+      const session = await get(key);
+      checked.resolve();
+      await released.promise;
+      return session;
+    });
+    return { checked: checked.promise, release: released.resolve };
+  }
+
+  test('it may end, and the suspend is refused', async () => {
+    await start();
+    const { checked, release } = holdCheck();
+    const client = opened(rawClient(pair.relay.port, rawSuspend(pair)));
+    await checked;
+    await logout();
+    release();
+    await client.waitFor('}');
+    expect(parseAnswer(client.text()).body).toContain('"unauthenticated"');
+    expect(pair.upstream.requests).toEqual([]);
+  });
+
+  test('the client may leave, and no message is dropped', async () => {
+    await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '1000', RATE_MAX_WAIT_MS: '60000' });
+    await (await pair.relay.send(pair.cookie)).text();
+    const waiting = pair.relay.send(pair.cookie);
+    await until(() => pair.relay.open.count() === 1);
+    const { checked, release } = holdCheck();
+    const client = opened(rawClient(pair.relay.port, rawSuspend(pair)));
+    await checked;
+    client.socket.destroy();
+    await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
+    release();
+    expect(await (await waiting).text()).toBe('data: a\n\n');
+    expect(pair.upstream.requests).toHaveLength(2);
   });
 });
 
@@ -100,12 +205,12 @@ describe('the client of an operation leaves', () => {
     const { method, path } = operationRequest(FEEDBACK);
     const head = [`${method} ${path} HTTP/1.1`, 'Host: app.example.com', `Cookie: ${pair.cookie}`];
     const length = ['Content-Type: application/json', `Content-Length: ${BODY.length}`];
-    return rawClient(pair.relay.port, `${[...head, ...length].join('\r\n')}\r\n\r\n${body}`);
+    return opened(rawClient(pair.relay.port, `${[...head, ...length].join('\r\n')}\r\n\r\n${body}`));
   };
   const left = () => pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
 
   test('while it sends its body', async () => {
-    await startSilent();
+    await start();
     const client = raw('{"customChannelId":');
     await call(pair.relay.port, '/auth/session', { headers: { Cookie: pair.cookie } });
     client.socket.destroy();
@@ -114,10 +219,10 @@ describe('the client of an operation leaves', () => {
   });
 
   test('while it waits for its slot, which it gives back', async () => {
-    await startSilent({ RATE_LIMIT: '1', RATE_WINDOW_MS: '30000', RATE_MAX_WAIT_MS: '60000' });
+    await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '30000', RATE_MAX_WAIT_MS: '60000' });
     const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
     const cancel = jest.spyOn(pair.relay.budgets, 'cancel');
-    const client = raw(BODY);
+    raw(BODY);
     await allArrived(1);
     const second = raw(BODY);
     await until(() => reserve.mock.results.length === 2);
@@ -126,14 +231,13 @@ describe('the client of an operation leaves', () => {
     expect(await left()).toMatchObject({ status: 499, slotWaitMs: expect.any(Number) });
     await until(() => cancel.mock.calls.length === 1);
     expect(pair.upstream.requests).toHaveLength(1);
-    client.socket.destroy();
   });
 });
 
 test('each path has a budget of its own, which both shapes share', async () => {
   // The second message has the same bytes as the first one.
   const alone = { JOIN: 'off' };
-  await startSilent({ ...alone, RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' });
+  await start({ ...alone, RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '0' }, () => '');
   // Others wait for their slot, however long that takes.
   const refused = OPERATIONS.filter(({ carriedBy }) => ['message', 'proxy'].includes(carriedBy));
   // The relay's own question, for the first sandbox, takes the slot of the metadata.
@@ -152,24 +256,66 @@ test('each path has a budget of its own, which both shapes share', async () => {
   expect(pair.upstream.requests).toHaveLength(firsts.length);
 });
 
-test('a user has at most 32 operations under way; suspends and other users are not held up', async () => {
-  pair = await startRelayAndUpstream(() => {});
-  const { requests, sockets } = pair.upstream;
-  const hanging = Array.from({ length: 32 }, () => ask(pair, METADATA));
-  await until(() => requests.length === 32);
-  expectProblem(await ask(pair, METADATA), 429, 'too_many_streams', { retryable: 'new message' });
-  const other = { headers: { Cookie: await pair.relay.signIn(OTHER_USER) } };
-  hanging.push(ask(pair, operationAt('POST message/suspend')), ask(pair, METADATA, other));
-  await until(() => requests.length === 34);
-  for (const socket of sockets) socket.write(jsonAnswer('200 OK', {}));
-  for (const { status } of await Promise.all(hanging)) expect(status).toBe(200);
-  // The places are free again.
-  const next = ask(pair, METADATA);
-  await until(() => requests.length === 35);
-  for (const socket of sockets) if (!socket.destroyed) socket.write(jsonAnswer('200 OK', {}));
-  expect((await next).status).toBe(200);
-});
+describe('of two keys, the service', () => {
+  const { key: first, secondKey: second } = CANARY;
+  const TWO_KEYS = { UPSTREAM_API_KEYS: `${first},${second}`, METRICS_PORT: '9090' };
+  const OK = jsonAnswer('200 OK', {});
+  const NO = { 401: plainAnswer('401 No', []), 403: plainAnswer('403 No', []) };
+  const keys = () => pair.upstream.requests.map(keyOf);
 
-function fail(): never {
-  throw new Error('there is no answer');
-}
+  test('may answer 403 to both, which says nothing about them: it may be about what the page asks for', async () => {
+    await start(
+      TWO_KEYS,
+      taking(() => jsonAnswer('403 Forbidden', { error: 'no' })),
+    );
+    expectProblem(await ask(pair, FEEDBACK), 403, 'upstream_refused', { upstream: { error: 'no' } });
+    await ask(pair, MESSAGE);
+    expect(keys()).toEqual([first, second, first]);
+    expect(pair.relay.logs).not.toContainEqual(expect.objectContaining({ msg: 'upstream key rejected' }));
+  });
+
+  test.each([401, 403] as const)(
+    'may answer %d to the first one, and all use the other from then on',
+    async (status) => {
+      await start(
+        TWO_KEYS,
+        taking((key) => (key === first ? NO[status] : OK)),
+      );
+      expect((await ask(pair, FEEDBACK)).status).toBe(200);
+      expect((await ask(pair, MESSAGE)).status).toBe(200);
+      expect(keys()).toEqual([first, second, second]);
+    },
+  );
+
+  test('may be gone after it has refused the first one, and has done nothing', async () => {
+    await start(TWO_KEYS);
+    const asked = ask(pair, FEEDBACK);
+    await allArrived(1);
+    pair.upstream.sockets[0]?.end(
+      plainAnswer('401 No', ['Connection: close']),
+      () => void pair.upstream.close(),
+    );
+    expectProblem(await asked, 502, 'upstream_unreachable', { retryable: 'new message' });
+    expect(pair.upstream.requests).toHaveLength(1);
+  });
+
+  // A 403 counts as one when it comes, and as a rejected key when the other one is accepted.
+  test.each([
+    ['an operation', 401, 200, { key_rejected: 1, forbidden: 0 }],
+    ['an operation', 401, 401, { key_rejected: 2, forbidden: 0 }],
+    ['an operation', 403, 403, { key_rejected: 0, forbidden: 2 }],
+    ['an operation', 403, 200, { key_rejected: 1, forbidden: 1 }],
+    ['a message', 403, 200, { key_rejected: 1, forbidden: 1 }],
+    ['a message', 401, 401, { key_rejected: 2, forbidden: 0 }],
+  ] as const)('is counted for %s with %d and %d', async (what, one, other, counts) => {
+    const good = what === 'a message' ? wholeStream('data: a\n\n') : OK;
+    await start(TWO_KEYS, (request) => {
+      const status = keyOf(request) === first ? one : other;
+      return status === 200 ? good : NO[status];
+    });
+    await ask(pair, what === 'a message' ? MESSAGE : FEEDBACK);
+    const text = await pair.relay.metricsText();
+    const of = (outcome: string) => total(text, 'bot_relay_upstream_responses_total', { outcome });
+    expect({ key_rejected: of('key_rejected'), forbidden: of('forbidden') }).toEqual(counts);
+  });
+});
