@@ -370,6 +370,9 @@ describe('a message that a proxy answers is sent once, and fails with the status
   const JSON_TYPE = 'Content-Type: application/json';
   const rows: [string, string, readonly string[], string, object][] = [
     ['HTML', '503 Away', [HTML, 'Retry-After: 7'], '<h1>Hello</h1>', { ...UNREACHABLE, retryAfter: 7 }],
+    // It may have passed the message on before it lost the relay.
+    ['HTML', '502 Bad', [HTML], '<h1>Hello</h1>', {}],
+    ['HTML', '504 Late', [HTML], '<h1>Hello</h1>', {}],
     ['HTML', '200 OK', [HTML], '<h1>Hello</h1>', { hint: expect.stringMatching(/It is not the relay/) }],
     ['JSON', '200 OK', [JSON_TYPE], '{"code":"x"}', { message: expect.stringMatching(/sse with 200\.$/) }],
     ['JSON', '500 No', [JSON_TYPE], 'null', {}],

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { botConversation } from '../../src/client/channel/bot-conversation.ts';
 import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { joining } from '../../src/client/transport/joining.ts';
-import { resuming } from '../../src/client/transport/reconnecting.ts';
+import { reconnecting, resuming } from '../../src/client/transport/reconnecting.ts';
 import { RelayError } from '../../src/client/transport/relay-error.ts';
 import { countSignOuts, dataOf, readAll } from '../harness/clients/client-pair.ts';
 import {
@@ -58,7 +58,11 @@ describe('a message with ids whose connection breaks', () => {
       said: [1, 'again', 2],
       calls: ['POST', 'RUN 1', ...times(5, 'POST 1')],
     },
-    ...[[502, 'upstream_unreachable'] as const, [429, 'rate_limited'] as const].map(([status, code]) => ({
+    ...[
+      [502, 'upstream_unreachable'] as const,
+      [504, 'upstream_timeout'] as const,
+      [429, 'rate_limited'] as const,
+    ].map(([status, code]) => ({
       title: `is resumed after a refusal of its resumption, which is no run: ${status} ${code}`,
       answers: [breaks(SOON, ids(1)), refuses(status, code, { retryable: false }), ends(ids(2))],
       said: [1, 2],
@@ -176,6 +180,11 @@ describe('the history of a conversation whose connection breaks', () => {
       {
         title: 'ends when the conversation is gone meanwhile',
         ...{ answers: [breaks(SOON, event(1, 7)), gone], said: [1], calls: ['GET', 'GET 7'] },
+      },
+      {
+        title: 'shows also what is the same as before the break',
+        answers: [breaks(SOON, event(1, 7), event('word')), ends(event('word'), event(2, 8))],
+        ...{ said: [1, 'word', 'word', 2], calls: ['GET', 'GET 7'] },
       },
     ],
     true,
@@ -380,6 +389,17 @@ describe('the pause before a stream is asked for again', () => {
   interface Position {
     pauseAfter(error: RelayError): number | undefined;
   }
+
+  test('of a history comes again after two minutes', () => {
+    jest.useFakeTimers();
+    const history = reconnecting({ open: async () => new Response(), isLive: true });
+    history.onId('7');
+    for (let n = 0; n < 5; n++) expect(history.pauseAfter(CUT)).toBeGreaterThan(0);
+    expect(() => history.pauseAfter(CUT)).toThrow(CUT);
+    jest.advanceTimersByTime(121_000);
+    expect(history.pauseAfter(CUT)).toBeGreaterThan(0);
+    jest.useRealTimers();
+  });
 
   /** All pauses in a row, up to 100. */
   function pausesOf(position: Position, error = CUT): number[] {

@@ -97,6 +97,28 @@ describe('healing', () => {
     healing.resume({ ...RESUMPTION, ...resumption }, stop.signal);
 
   describe('a resumption', () => {
+    test('keeps other streams of its bot waiting until its first event has come', async () => {
+      const started = await start([stream]);
+      expect(await resume(started)).toBeDefined();
+      let isIn = false;
+      void started.gate.enter('acme/helper', stop.signal).then(() => {
+        isIn = true;
+      });
+      await new Promise(setImmediate);
+      expect(isIn).toBe(false);
+      started.healing.firstEvent('same_run');
+      await until(() => isIn);
+    });
+
+    test('sends the same message with the last id, and not with the one of its client', async () => {
+      const started = await start([stream]);
+      // A header has one character for each byte: `é` has two.
+      expect(await resume(started, { lastEventId: 'caf\u00c3\u00a9 7' })).toBeDefined();
+      const [request] = service.requests as [RawRequest];
+      expect(request.all('last-event-id')).toEqual(['caf\u00c3\u00a9 7']);
+      expect(request.body).toEqual(BODY);
+    });
+
     test('that is answered with 502, 503 or 504 is tried five times for one id, and fifty times in all', async () => {
       const codes = [502, 503, 504];
       const started = await start([...codes.map((code) => status(`${code} No`)), status('503 No')]);
@@ -668,6 +690,17 @@ describe('what a resumed stream repeats', () => {
       const kept = `data: ${'x'.repeat(3000)}\n\n`;
       const one = resumed(`id: 1\n\n${kept}${B}`, { room: 2000 });
       expect([one.take(kept), one.down().toString()]).toEqual(['no_room', `id: 1\n\n${kept}${B}`]);
+      one.end();
+    });
+
+    test('is dropped if half an event finds no room, since nobody knows of which run it is', () => {
+      const one = resumed(BEFORE, { room: 1100 });
+      expect(one.held.take(100)).toBe(true);
+      expect([one.take(`data: ${of('asgard.run', 'r', '')}`), one.down().toString()]).toEqual([
+        'no_room',
+        BEFORE,
+      ]);
+      one.held.release(100);
       one.end();
     });
   });

@@ -100,6 +100,14 @@ const promptOf = (model: MockLanguageModelV4, call: number) =>
   (model.doStreamCalls[call]?.prompt ?? []).filter(({ role }) => role !== 'system');
 
 describe('a run with a model', () => {
+  test('answers a nudge without a call of the model', async () => {
+    const model = modelOf();
+    await start(model);
+    const [greeting] = textsOf(await say(''));
+    expect(greeting).toContain(BOT.title);
+    expect(model.doStreamCalls).toHaveLength(0);
+  });
+
   test('says what the model says, with the instructions of its bot', async () => {
     const model = modelOf(said('Good morning to you.'));
     await start(model, { bot: { ...BOT, temperature: 0.5 } });

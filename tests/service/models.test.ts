@@ -292,7 +292,12 @@ describe('an endpoint', () => {
     'http://[::ffff:169.254.169.254]/v1',
     'http://[64:ff9b::a9fe:a9fe]/v1',
     'http://[fe80::1]/v1',
+    'http://169.254.1.1:8080',
     'http://100.100.100.200/v1',
+    'http://168.63.129.16/v1',
+    'http://192.0.0.192/v1',
+    'http://[fd00:ec2::254]/v1',
+    'http://[fd20:ce::254]/v1',
     'http://[::]:11434/v1',
   ])('with a forbidden address is refused: %s', async (endpoint) => {
     expect(await reportOf(endpoint)).toEqual(failed('MODEL_ENDPOINT_FORBIDDEN'));
