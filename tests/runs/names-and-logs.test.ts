@@ -1,7 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { Problem } from '../../src/errors.ts';
-import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { eventPlace } from '../../src/runs/event-place.ts';
 import { RunLog } from '../../src/runs/run-log.ts';
@@ -253,21 +252,22 @@ test('each user has so many readers, and one more ends the oldest', () => {
   expect(other.stop.signal.aborted).toBe(false);
 });
 
-test('a run without readers lets go of its last session once, when it ends, and not again for who comes then', async () => {
+test('a run without readers lets go of its last session when a reader comes back, or when it ends', async () => {
   const run = runOf(nameOf('k'));
   const calls: string[] = [];
-  const stop = new AbortController();
   const bindToSession = () => {
     calls.push('bound');
     return () => void calls.push('released');
   };
-  const reader = run.attach({ stop, bindToSession });
   run.sent();
   run.beginStream(new Map());
-  stop.abort(CLIENT_LEFT);
-  reader.leave();
-  expect(calls).toEqual(['bound']);
+  const leave = () => run.attach({ stop: new AbortController(), bindToSession }).leave();
+  leave();
+  expect(calls.splice(0)).toEqual(['bound']);
+  leave();
+  expect(calls.splice(0)).toEqual(['released', 'bound']);
   await end(run);
+  expect(calls).toEqual(['released']);
   readerOf(run);
-  expect(calls).toEqual(['bound', 'released']);
+  expect(calls).toEqual(['released']);
 });

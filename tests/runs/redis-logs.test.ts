@@ -110,14 +110,33 @@ describeWithRedis('a run that is read at another instance', () => {
     expect(await there.claim(NAME, runOf(NAME))).toEqual({ state: 'claimed' });
   });
 
-  test('is not given up while it has a reader there, and goes on for its grace after that', async () => {
-    const { run, leave } = await readRun(await stores.open({ leases: { followedMs: 500 } }));
-    const own = readerOf(run);
-    own.leave();
+  test('is in its grace while it has no reader here nor there', async () => {
+    const run = await begunRun(here, NAME);
+    readerOf(run).leave();
+    await until(() => run.isInGrace);
+    const { leave } = joinedRun(await stores.open({ leases: { followedMs: 500 } }), run);
+    await until(() => !run.isInGrace);
+    readerOf(run).leave();
     await run.carried?.askForReaders();
     expect(run).toMatchObject({ state: 'streaming', isInGrace: false });
     leave();
     await until(() => run.isInGrace);
+  });
+
+  test('is not given up if that reader has come unnoticed', async () => {
+    // Without news, it would learn of it with its next renewal.
+    const slow = await stores.open({ leases: { renewMs: 60_000 } });
+    const looking = new FaultyRedis();
+    const run = await begunRun(slow, NAME, { graceMs: 0 });
+    await run.carried?.askForReaders();
+    const own = readerOf(run);
+    const { sink } = joinedRun(await stores.open({ fault: looking }), run);
+    await answers(looking, 1);
+    own.leave();
+    await until(() => sink.source !== undefined);
+    say(run, ONE);
+    await sink.got(ONE);
+    run.abandon();
   });
 
   test('is given up there if Redis is away from its own instance for longer than it counts as read', async () => {

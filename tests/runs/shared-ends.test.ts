@@ -139,6 +139,13 @@ describeWithRedis('a run at two instances', () => {
     expect(messages()).toBe(1);
   });
 
+  test('is given up though a client at another instance has looked for an event of it in vain', async () => {
+    const own = await carried({ JOIN_GRACE_MS: '1' });
+    expect(await bodyOf(all.say(1, {}, ['Last-Event-ID: 8']))).toBe(REST);
+    await all.leave(0, own);
+    await until(isOver);
+  });
+
   test('ends with its session if the page at another instance was closed just before', async () => {
     const { own, other } = await readAtBoth();
     await all.leave(1, other);

@@ -153,6 +153,9 @@ describeWithRedis('a run that several instances know', () => {
 });
 
 const ENDED = { text: 'short', customMessageId: 'message-that-ended' };
+/** How many messages have come but for resets. */
+const runs = () =>
+  all.upstream.requests.filter((request) => /"text":"(hi|short)"/.test(textIn(request))).length;
 const RESET = { action: 'RESET_CHANNEL', text: '', customMessageId: 'reset-000000000001' };
 
 /** Asks an instance for an operation of the conversation. */
@@ -164,7 +167,7 @@ async function operation(at: number, method: string, path: string): Promise<void
 
 describeWithRedis('the names of a conversation', () => {
   test.each<[way: string, reset: () => Promise<unknown>]>([
-    ['a message with the action of a reset', async () => expect(await bodyOf(all.say(1, RESET))).toBe(WHOLE)],
+    ['a message with the action of a reset', () => bodyOf(all.say(1, RESET))],
     ['DELETE channel', () => operation(1, 'DELETE', 'channel')],
     ['POST channel/clear', () => operation(1, 'POST', 'channel/clear')],
   ])('are forgotten by %s if their runs have ended, and no others', async (_way, reset) => {
@@ -172,18 +175,17 @@ describeWithRedis('the names of a conversation', () => {
     await start({}, 2, (request, socket) => {
       const isStream = request.requestLine.includes('/sse');
       if (isStream && !/short|RESET_CHANNEL/.test(textIn(request))) return [INIT];
-      socket.write(isStream ? wholeStream(...EVENTS) : plainAnswer('204 No Content', []));
+      const answer = wholeStream(INIT, `data: answer ${runs()}\n\n`, DONE);
+      socket.write(isStream ? answer : plainAnswer('204 No Content', []));
       return undefined;
     });
-    const runs = () =>
-      all.upstream.requests.filter((request) => /"text":"(hi|short)"/.test(textIn(request))).length;
+    const ANSWERS = [1, 2, 3].map((n) => `${INIT}data: answer ${n}\n\n${DONE}`);
     const live = all.say(0);
     await live.waitFor('run.init');
     const [stream] = all.streams;
-    expect(await bodyOf(all.say(0, ENDED))).toBe(WHOLE);
+    expect(await bodyOf(all.say(0, ENDED))).toBe(ANSWERS[1]);
     await runsEnded(all.redis, 1);
-    expect(await bodyOf(all.say(1, ENDED))).toBe(WHOLE);
-    expect(runs()).toBe(2);
+    expect(await bodyOf(all.say(1, ENDED))).toBe(ANSWERS[1]);
     await reset();
     for (const at of [0, 1]) {
       const named = all.byName(at, { id: ENDED.customMessageId });
@@ -192,7 +194,12 @@ describeWithRedis('the names of a conversation', () => {
     // Both instances join the one that goes on, and the other message runs once more.
     const joined = [all.say(0), all.say(1), all.byName(0), all.byName(1)];
     for (const client of joined) await client.waitFor('run.init');
-    for (const at of [0, 1]) expect(await bodyOf(all.say(at, ENDED))).toBe(WHOLE);
+    const again = [
+      () => all.say(1, ENDED),
+      () => all.byName(0, { id: ENDED.customMessageId }),
+      () => all.say(0, ENDED),
+    ];
+    for (const ask of again) expect(await bodyOf(ask())).toBe(ANSWERS[2]);
     stream?.write(Buffer.concat([...EVENTS.slice(1).map(chunk), Buffer.from(LAST_CHUNK)]));
     for (const client of [live, ...joined]) expect(await bodyOf(client)).toBe(WHOLE);
     expect(runs()).toBe(3);
@@ -223,6 +230,20 @@ describeWithRedis('a message that is not sent', () => {
     await runsEnded(all.redis);
     await all.redis.command('DEL', SLOTS);
     await all.say(0).waitFor('run.init');
+    expect(sent()).toBe(1);
+  });
+
+  test('since the answer to its claim is lost leaves its name free', async () => {
+    await start(BUDGET);
+    const claim = firstWire().hold('server', ':names');
+    const client = all.say(0);
+    await claim.begun;
+    await until(async () => (await statesOfNames(all.redis)).includes('c'));
+    firstWire().cut();
+    expect(await problemOf(client)).toMatchObject(AWAY);
+    claim.release();
+    firstWire().mend();
+    await all.say(1).waitFor('run.init');
     expect(sent()).toBe(1);
   });
 

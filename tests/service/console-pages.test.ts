@@ -178,6 +178,8 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
 /** Faults by axe-core's rules, in light and in dark. */
 async function axeFaults(page: Page): Promise<string[]> {
   const faults: string[] = [];
+  // A click ends when the next page has begun, which may not have an element yet.
+  await page.waitForLoadState();
   await page.evaluate(AXE);
   for (const [colorScheme, rules] of [
     ['light', RULES],

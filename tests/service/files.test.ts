@@ -1,3 +1,5 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { fileTree } from '../../src/service/sandbox/file-tree.ts';
@@ -62,12 +64,18 @@ describe('an upload', () => {
 
   test('is asked to come later while others are being read that have nearly 128 MB together', async () => {
     const head = [`POST ${service.pathOf('blob')} HTTP/1.1`, 'Host: x', `X-API-KEY: ${service.key}`];
+    const sockets: Socket[] = [];
+    const onRequest = (message: unknown) =>
+      sockets.push((message as { request: { socket: Socket } }).request.socket);
+    subscribe('http.server.request.start', onRequest);
     const begun = Array.from({ length: 7 }, () =>
       rawClient(service.port, [...head, `Content-Length: ${21 * MB}`, '', ''].join('\r\n')),
     );
     for (const { socket } of begun) socket.write(Buffer.alloc(18 * MB));
+    // All are read: one that is not could be the one for which there is no room beside the next upload.
+    await until(() => sockets.filter(({ bytesRead }) => bytesRead > 18 * MB).length === begun.length);
+    unsubscribe('http.server.request.start', onRequest);
     const another = async () => outcome(await uploadTo('c1', fileOf(new Uint8Array(3 * MB))));
-    await until(async () => (await another()) !== 200);
     expect(await another()).toBe('429 RATE_LIMITED');
     expect((await service.send({ text: 'x' })).status).toBe(200);
     for (const { socket } of begun) socket.destroy();
