@@ -221,8 +221,6 @@ describeInChromium('the console in a browser', () => {
     const found: string[] = [];
     let count = 0;
     for await (const name of everyPage(tab)) {
-      // With its style.
-      await tab.page.waitForLoadState();
       const faults = [...(await axeFaults(tab.page)), ...(await narrowFaults(tab.page))];
       found.push(...faults.map((fault) => `${name}: ${fault}`));
       count += 1;
