@@ -82,7 +82,10 @@ const PROGRESS = '/projects/demo/knowledge/progress';
 async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): AsyncGenerator<string> {
   const { settings } = console;
   const at = async (path: string) => `${(await goTo(path))?.status()} ${path}`;
-  const link = (name: string) => page.getByRole('link', { name, exact: true }).click();
+  const link = async (name: string, path: string) => {
+    await page.getByRole('link', { name, exact: true }).click();
+    await page.waitForURL(`**/projects/demo/${path}`);
+  };
   const field = (name: string) => page.getByLabel(name, { exact: true });
   yield await at('/nothing');
   await goTo('/');
@@ -98,18 +101,18 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   yield 'a project with a fault';
   yield await at('/projects/demo/delete');
   await goTo('/projects/demo');
-  await link('App settings');
+  await link('App settings', 'keys');
   await field('Name').fill('relay');
   await press(page, 'Create key');
   const key = await field('API key').inputValue();
   expect(settings.projectOfKey(key)).toBe('demo');
   yield 'a created key';
-  await link('Back to the keys');
+  await link('Back to the keys', 'keys');
   await press(page, 'Disable relay');
   await page.getByText('disabled', { exact: true }).waitFor();
   expect(settings.projectOfKey(key)).toBeUndefined();
   yield 'the keys';
-  await link('AI settings');
+  await link('AI settings', 'models');
   yield 'the models';
   await page.getByLabel('Endpoint').first().fill('nowhere');
   await page.getByLabel('Window').fill('');
@@ -123,9 +126,9 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   await page.getByLabel('Key').last().fill('another-key-of-a-provider');
   await page.getByRole('button', { name: 'Test connection' }).last().click();
   yield 'a bad connection';
-  await link('Bots');
+  await link('Bots', 'bots');
   yield 'the bots';
-  await link('New bot');
+  await link('New bot', 'bots/new');
   yield 'a new bot';
   await field('Name').fill('assistant');
   await field('Temperature').fill('hot');
@@ -140,7 +143,7 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   await press(page, 'Ask');
   await page.locator('.said', { hasText: 'Where is my parcel?' }).waitFor();
   yield 'a bot that was tried';
-  await link('Knowledge');
+  await link('Knowledge', 'knowledge');
   yield 'no knowledge';
   // A browser sends a nameless file then.
   await press(page, 'Upload and index');
@@ -161,7 +164,7 @@ async function* everyPage({ page, goTo }: Awaited<ReturnType<typeof signIn>>): A
   await page.unroute(`**${PROGRESS}`);
   await goTo(PROGRESS);
   await page.getByText('The indexing is over.').waitFor();
-  await link('Delete guide.md');
+  await link('Delete guide.md', 'knowledge/*/delete');
   await press(page, 'Delete the file');
   await page.getByText('guide.md', { exact: true }).waitFor({ state: 'detached' });
   await page.getByLabel('Files').setInputFiles(fileOf('a.exe', 'MZ'));
