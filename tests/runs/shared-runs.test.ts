@@ -234,7 +234,14 @@ describeWithRedis('a message that is not sent', () => {
   });
 
   test('since the answer to its claim is lost leaves its name free', async () => {
-    await start(BUDGET);
+    await start(BUDGET, 2, (request, socket) => {
+      if (!textIn(request).includes('other')) return [INIT];
+      socket.write(wholeStream(INIT));
+      return undefined;
+    });
+    // After this, Redis knows all scripts, and nothing is under way.
+    await bodyOf(all.say(0, OTHER));
+    await runsEnded(all.redis);
     const claim = firstWire().hold('server', ':names');
     const client = all.say(0);
     await claim.begun;
