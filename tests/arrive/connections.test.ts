@@ -226,6 +226,17 @@ const second = () => rawMessage({ cookie: pair.cookie, body: '{"text":"second"}'
 const cuts = () => pair.relay.logs.filter(({ msg }) => msg === 'too many requests at once on a connection');
 
 describe('behind a running stream on one connection', () => {
+  test('text that is not HTTP causes no answer either if the request of the stream had an unknown Expect', async () => {
+    await start(RUNNING);
+    const client = pair.ask({ headers: ['Expect: the-best'] });
+    clients.push(client);
+    await client.waitFor('data: 1\n\n');
+    client.socket.write('no HTTP at all\r\n\r\n');
+    await client.closed;
+    expect(statuses(client)).toEqual(['HTTP/1.1 200']);
+    expect(client.text()).not.toContain('problem+json');
+  });
+
   test.each([
     ['text that is not HTTP', 'no HTTP at all\r\n\r\n'],
     ['a large header', `GET / HTTP/1.1\r\nX-Large: ${'x'.repeat(20_000)}\r\n\r\n`],

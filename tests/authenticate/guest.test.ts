@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { Problem } from '../../src/errors.ts';
 import {
   type Answer,
   type Call,
@@ -7,6 +8,7 @@ import {
   expectProblem,
   isSignedIn,
 } from '../harness/clients/call.ts';
+
 import { rawClient } from '../harness/clients/raw-client.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
 import { BOT_PATH, CANARY, MESSAGE, startRelay, type TestRelay } from '../harness/relay/relay.ts';
@@ -65,6 +67,16 @@ async function expectReplaced({ cookie, user }: Guest): Promise<void> {
 }
 
 describe('POST /auth/guest', () => {
+  test('is 503 if the session cannot be extended, and the guest stays the same', async () => {
+    const { cookie, user } = await becomeGuest();
+    const away = new Problem('session_store_unavailable', 'Try again.', { retryAfter: 1 });
+    jest.spyOn(relay.sessions, 'extend').mockRejectedValueOnce(away);
+    const answer = await post('/auth/guest', cookie);
+    expectProblem(answer, 503, 'session_store_unavailable');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(userOf(await session(cookie))).toBe(user);
+  });
+
   test('begins an ordinary session of a new user', async () => {
     const { answer, cookie, user } = await becomeGuest();
     const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/);

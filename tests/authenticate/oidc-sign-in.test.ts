@@ -280,6 +280,18 @@ describe('the previous session', () => {
 });
 
 describe('the cookie of a sign-in', () => {
+  test('is not read under a similar name, as without __Host- over https, which a sibling host can set', async () => {
+    const here = await startOwn({ environment: { PUBLIC_URL: 'https://chat.example.com' } });
+    const back = await here.atProvider(await here.begin());
+    const name = FLOW + stateOf(back);
+    const value = here.jar.value(`__Host-${name}`);
+    for (const other of [name, `x__Host-${name}`, `__Host-__Host-${name}`]) {
+      const answer = await here.comeBack(back, { Cookie: `a=b; ${other}=${value}` });
+      expectProblem(answer, 400, 'sign_in_failed');
+    }
+    expect((await here.comeBack(back)).status).toBe(302);
+  });
+
   test.each([false, true])(
     'has its flags, lives ten minutes, and is removed at the end; over https: %s',
     async (isSecure) => {

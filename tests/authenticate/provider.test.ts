@@ -115,6 +115,15 @@ describe('metadata', () => {
   const CAME = ['info', 'identity provider discovered', undefined];
   const fails: Handler = (_req, res) => void res.writeHead(500).end();
 
+  test('that has never come is asked for four times a second at most', async () => {
+    await start();
+    provider.answers = { [PATHS.metadata]: fails };
+    const from = performance.now();
+    for (let n = 0; n < 3; n += 1) expect(await expectUnavailable(await signIn())).toBe('HTTP_500');
+    expect(provider.asked(PATHS.metadata)).toBe(3);
+    expect(performance.now() - from).toBeGreaterThan(490);
+  });
+
   test('that cannot be used is refused, and fetched again for the next sign-in', async () => {
     await start();
     for (const [metadata, cause] of [
@@ -276,6 +285,16 @@ describe('the keys of the provider', () => {
     const token = await Object.assign(provider, { signer }).sign({ sub: 'ada' });
     return [...new Set(await Promise.all(Array.from({ length: times }, () => verifyToken(token))))];
   }
+
+  test('are asked for once a second at most for unknown keys, if nothing else is said', async () => {
+    keys = providerKeys(new URL(provider.issuer + PATHS.keys), { fetch, timeoutMs: 5000 });
+    const stranger = await signingKey('stranger');
+    const from = performance.now();
+    expect(await verify(stranger, 20)).toEqual(['ERR_JWKS_NO_MATCHING_KEY']);
+    expect(asked()).toBe(2);
+    // A timer may be early by a millisecond.
+    expect(performance.now() - from).toBeGreaterThan(990);
+  });
 
   test('are fetched once for several tokens at the same time, and again for the first token of a new key', async () => {
     const [first, second] = [provider.signer, await signingKey('second')];

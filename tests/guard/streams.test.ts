@@ -341,6 +341,15 @@ describe('live streams', () => {
 });
 
 describeWithRedis('streams counted in Redis:', () => {
+  test('a user has one limit of live streams at all instances', async () => {
+    await start(true);
+    const cookie = await signIn();
+    expect(await statuses(live, [cookie])).toEqual([200]);
+    // From now on, at the other instance.
+    relays.reverse();
+    expect(await statuses(live, [cookie], [cookie])).toEqual([200, 429]);
+  });
+
   contract(true);
 
   test('the keys name neither users nor sessions, and an instance that shuts down gives all places back', async () => {

@@ -153,7 +153,6 @@ function expectRedis({ text }: RawClient): void {
   if (/^HTTP\/1.1 503 [\s\S]*"code":"session_store_unavailable"/.test(text())) throw new RedisAway();
 }
 
-/** The client has got this; fails if its answer has ended otherwise. */
 /** The head of an answer and what has come of its body; the body of a stream that was cut ends with `cut`. */
 function textOf(client: RawClient): string {
   const text = client.text();
@@ -163,6 +162,7 @@ function textOf(client: RawClient): string {
   return `${text.slice(0, text.indexOf('\r\n\r\n') + 4)}${body}${isCut ? 'cut' : ''}`;
 }
 
+/** The client has got this; fails if its answer has ended otherwise. */
 async function got(client: RawClient, part: string): Promise<void> {
   await until(() => client.socket.destroyed || textOf(client).includes(part), 20);
   expectRedis(client);

@@ -233,6 +233,27 @@ describeWithRedis('a message that is not sent', () => {
     expect(sent()).toBe(1);
   });
 
+  test('since the answer to its claim is lost leaves its name free', async () => {
+    await start(BUDGET, 2, (request, socket) => {
+      if (!textIn(request).includes('other')) return [INIT];
+      socket.write(wholeStream(INIT));
+      return undefined;
+    });
+    // After this, Redis knows all scripts, and nothing is under way.
+    await bodyOf(all.say(0, OTHER));
+    await runsEnded(all.redis);
+    const claim = firstWire().hold('server', ':names');
+    const client = all.say(0);
+    await claim.begun;
+    await until(async () => (await statesOfNames(all.redis)).includes('c'));
+    firstWire().cut();
+    expect(await problemOf(client)).toMatchObject(AWAY);
+    claim.release();
+    firstWire().mend();
+    await all.say(1).waitFor('run.init');
+    expect(sent()).toBe(1);
+  });
+
   test('since its claim has failed takes no slot', async () => {
     await start(BUDGET, 1);
     await all.say(0, OTHER).waitFor('run.init');
