@@ -67,16 +67,6 @@ async function expectReplaced({ cookie, user }: Guest): Promise<void> {
 }
 
 describe('POST /auth/guest', () => {
-  test('is 503 if the session cannot be extended, and the guest stays the same', async () => {
-    const { cookie, user } = await becomeGuest();
-    const away = new Problem('session_store_unavailable', 'Try again.', { retryAfter: 1 });
-    jest.spyOn(relay.sessions, 'extend').mockRejectedValueOnce(away);
-    const answer = await post('/auth/guest', cookie);
-    expectProblem(answer, 503, 'session_store_unavailable');
-    expect(answer.headers).not.toHaveProperty('set-cookie');
-    expect(userOf(await session(cookie))).toBe(user);
-  });
-
   test('begins an ordinary session of a new user', async () => {
     const { answer, cookie, user } = await becomeGuest();
     const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/);
@@ -90,7 +80,17 @@ describe('POST /auth/guest', () => {
     expect(answer.headers['cache-control']).toBe('no-store');
     expect((await session(cookie)).body).toBe(answer.body);
     expect((await becomeGuest()).user).not.toBe(user);
-    expect(await relay.logLine(({ route }) => route === '/auth/guest')).toMatchObject({ userId: user });
+    expect(await relay.logLine(({ userId }) => userId === user)).toMatchObject({ route: '/auth/guest' });
+  });
+
+  test('is 503 if the session cannot be extended, and the guest stays the same', async () => {
+    const { cookie, user } = await becomeGuest();
+    const away = new Problem('session_store_unavailable', 'Try again.', { retryAfter: 1 });
+    jest.spyOn(relay.sessions, 'extend').mockRejectedValueOnce(away);
+    const answer = await post('/auth/guest', cookie);
+    expectProblem(answer, 503, 'session_store_unavailable');
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(userOf(await session(cookie))).toBe(user);
   });
 
   test('keeps the session of a guest who has one, and extends it to its absolute limit at most', async () => {
