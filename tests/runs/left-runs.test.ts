@@ -345,15 +345,17 @@ describe('the names of a conversation are forgotten', () => {
       return undefined;
     });
     const reset = () => bodyOf(pair.say({ action: 'RESET_CHANNEL', text: '', customMessageId: undefined }));
-    await bodyOf(pair.say());
+    const elsewhere = { customChannelId: 'c2' };
+    for (const message of [{}, elsewhere]) await bodyOf(pair.say(message));
     await reset();
     expect(await bodyOf(pair.byName())).toBe(WHOLE);
     ofReset = wholeStream(...EVENTS);
     await reset();
     expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_over' });
-    expect(pair.relay.runs.bytes()).toBe(0);
-    await bodyOf(pair.say());
+    expect(await bodyOf(pair.say(elsewhere))).toBe(WHOLE);
     expect(requests()).toBe(4);
+    await bodyOf(pair.say());
+    expect(requests()).toBe(5);
   });
 
   test('not by a reset of another user, if neither names a conversation', async () => {

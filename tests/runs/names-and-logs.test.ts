@@ -3,11 +3,12 @@ import fc from 'fast-check';
 import { Problem } from '../../src/errors.ts';
 import { heldBytes } from '../../src/relay/message/held-bytes.ts';
 import { eventPlace } from '../../src/runs/event-place.ts';
+import { KeptRuns } from '../../src/runs/kept-runs.ts';
 import { RunLog } from '../../src/runs/run-log.ts';
 import { type NamedMessage, resetsConversation, runName } from '../../src/runs/run-name.ts';
 import { MAX_READERS_PER_USER, TOO_MANY_OF_USER, userReaders } from '../../src/runs/run-reader.ts';
 import { RunStream } from '../../src/runs/run-stream.ts';
-import { end, nameOf, RecordingSink, readerOf, runOf } from '../harness/runs/carried-run.ts';
+import { end, nameOf, RecordingSink, readerOf, runOf, say } from '../harness/runs/carried-run.ts';
 
 const ID = '0123456789abcdef';
 const MESSAGE: NamedMessage = {
@@ -173,6 +174,25 @@ test('the search for an event takes a few steps for each byte, whatever the log 
       expect(count.searches).toBeLessThanOrEqual(length / 256 + 1);
     }
   }
+});
+
+test('kept answers go, the oldest first, when a run needs their memory', async () => {
+  const kept = new KeptRuns(60_000, heldBytes(100_000));
+  const begin = (key: string) => {
+    const run = runOf(nameOf(key), { bound: kept.bound });
+    run.sent();
+    run.beginStream(new Map());
+    say(run, `data: ${'x'.repeat(32_000)}\n\n`);
+    return run;
+  };
+  for (const key of ['old', 'new']) {
+    const run = begin(key);
+    await end(run);
+    kept.keep(key, run);
+  }
+  const live = begin('live');
+  expect([kept.get('old'), live.stream.log.start]).toEqual([undefined, 0]);
+  expect(kept.get('new')?.stream.log.start).toBe(0);
 });
 
 test('a page of a log is used again if nobody has a part of it; what was lent stays as it was', () => {

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Problem } from '../../src/errors.ts';
 import { CLIENT_LEFT } from '../../src/http/client-connection.ts';
+import { MemoryRunStore } from '../../src/runs/memory-run-store.ts';
 import type { RunStore } from '../../src/runs/run-store.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
@@ -22,6 +23,7 @@ import {
   type RedisStores,
   type RunStores,
   redisStores,
+  TIMES,
 } from '../harness/runs/run-stores.ts';
 
 const NAME = nameOf('k');
@@ -122,6 +124,14 @@ function contract(start: () => Promise<RunStores>): void {
     expect(await confirm(here, run, { name: undefined, conversation: undefined })).toBe('confirmed');
   });
 }
+
+test('in memory, the oldest names go when there are too many', async () => {
+  const store = new MemoryRunStore(TIMES, 3);
+  for (const key of ['a', 'b', 'c']) await end(await sentRun(store, nameOf(key)));
+  await store.claim(nameOf('d'), runOf(nameOf('d')));
+  const states = await Promise.all(['a', 'c', 'd'].map((key) => store.find(nameOf(key))));
+  expect(states.map(({ state }) => state)).toEqual(['free', 'kept', 'live']);
+});
 
 describeWithRedis('in Redis', () => {
   let stores: RedisStores;
