@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { CLAIM, CONFIRM } from '../../src/runs/run-lua.ts';
 import { call } from '../harness/clients/call.ts';
 import { EVENTS, messageBody, problemOf, statusOf } from '../harness/clients/joining.ts';
@@ -12,8 +12,6 @@ import { describeWithRedis } from '../harness/redis/redis.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
 import { BOT_PATH, type TestRelay } from '../harness/relay/relay.ts';
 import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
-
-jest.setTimeout(60_000);
 
 /** No slot is free again by itself while a test runs. */
 const BUDGET = { RATE_LIMIT: '500', RATE_WINDOW_MS: '3600000', RATE_MAX_WAIT_MS: '1000' };

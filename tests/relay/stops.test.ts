@@ -20,8 +20,6 @@ import {
   wholeStream,
 } from '../harness/service/raw-upstream.ts';
 
-jest.setTimeout(60_000);
-
 const CLOSE = ['Connection: close'];
 const isMessage = ({ requestLine }: RawRequest) => requestLine.includes('/message/sse');
 const event = (eventType: string, requestId?: string) =>

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { redisGivenBlobs } from '../../src/guard/redis-given-blobs.ts';
 import { createLogger } from '../../src/logger.ts';
 import { redisAttempts } from '../../src/pace/redis-attempts.ts';
@@ -17,8 +17,6 @@ import { describeWithRedis, stopRedis } from '../harness/redis/redis.ts';
 import { type RedisGroup, startCluster } from '../harness/redis/redis-cluster.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { runSealer } from '../harness/relay/run-sealer.ts';
-
-jest.setTimeout(60_000);
 
 const opened: Redis[] = [];
 function open(url: string, lines: string[] = []): Redis {

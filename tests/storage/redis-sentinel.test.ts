@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createLogger } from '../../src/logger.ts';
 import { secret } from '../../src/secret.ts';
 import { openRedis, type Redis } from '../../src/storage/redis.ts';
@@ -7,8 +7,6 @@ import { eventually, until } from '../harness/clock/until.ts';
 import { ROOT } from '../harness/documents/sources.ts';
 import { describeWithRedis, type RedisServer, stopRedis } from '../harness/redis/redis.ts';
 import { MASTER_NAME, type SentinelGroup, startSentinels } from '../harness/redis/redis-sentinel.ts';
-
-jest.setTimeout(60_000);
 
 const PASSWORD = 'canary-sentinel-word';
 const opened: Redis[] = [];

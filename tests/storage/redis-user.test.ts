@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { keysCommand } from '../../src/commands/keys.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { call } from '../harness/clients/call.ts';
@@ -19,8 +19,6 @@ import { freshFolder, inFrontOf, stopProcesses } from '../harness/relay/process.
 import { startRelay, type TestRelay } from '../harness/relay/relay.ts';
 import { makeAuthority, removeAuthorities } from '../harness/service/authority.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
-
-jest.setTimeout(60_000);
 
 const PASSWORD = 'canary-redis-word';
 const SECTION = sectionOf(readFileSync(`${ROOT}/docs/deploy.md`, 'utf8'), '### Redis over a network');
