@@ -21,6 +21,8 @@ let all: JoinInstances;
 /** The cookie of the session with which a test sends its message. */
 let cookie: string;
 let messages = 0;
+/** How often instance 0 has heard that sessions have ended. */
+let heard = 0;
 
 /** Two instances before a service that answers each message as a whole. */
 async function start(environment: Record<string, string> = {}): Promise<void> {
@@ -30,6 +32,8 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
     return undefined;
   });
   cookie = all.cookie;
+  // After what the instance itself listens with.
+  relayAt(0).sessions.listen({ removed: () => void heard++, missed() {} });
   // From now on Redis has loaded the scripts, and instance 0 knows its bot's connection.
   for (let n = 0; n < 2; n++) await sayNew().closed;
   await nothingHeld();
@@ -69,7 +73,15 @@ interface Interruption {
 const lose = () => wire().cut();
 const SIGNED_OUT = /^(unauthenticated|session_ended)$/;
 const INTERRUPTIONS: readonly Interruption[] = [
-  { what: 'a logout at another instance', act: () => post(1, '/auth/logout'), code: SIGNED_OUT },
+  {
+    what: 'a logout at another instance',
+    async act() {
+      const before = heard;
+      await post(1, '/auth/logout');
+      await until(() => heard > before);
+    },
+    code: SIGNED_OUT,
+  },
   {
     what: 'its client, which leaves,',
     async act({ socket }) {
