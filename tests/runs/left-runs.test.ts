@@ -9,6 +9,7 @@ import {
   type First,
   INIT,
   type JoinPair,
+  KEPT,
   messageBody,
   problemOf,
   startJoinPair,
@@ -301,10 +302,12 @@ describe('the same message after the end of its run', () => {
 
   test('ends as it did, where the service has broken the stream', async () => {
     const first = await begin({ RESUME_UPSTREAM: 'off' });
+    pair.emit(KEPT);
+    await first.waitFor('message.complete');
     pair.service.destroy();
     for (const client of [first, pair.say()]) {
       const [events, error] = (await bodyOf(client)).split('event: error');
-      expect(events).toBe(INIT);
+      expect(events).toBe(INIT + KEPT);
       expect(error).toContain('"code":"upstream_stream_broken"');
     }
     expect(requests()).toBe(1);

@@ -250,6 +250,35 @@ test('a reader that is ended while another one is given bytes gets none of them'
   expect([second.text, third.text]).toEqual(['', 'data: 1\n\n']);
 });
 
+test.each([
+  ['no heartbeat before what it has not got', true],
+  ['what comes while there is no memory to keep it for later', false],
+])('a reader that can take no more gets %s', (_what, hasRoom) => {
+  const stream = new RunStream({ bound: { take: () => hasRoom, release() {} }, maxBytes: 65_536 });
+  stream.open({ full() {}, drained() {}, mayBeat: () => true, closed() {} });
+  const sink = new RecordingSink();
+  stream.read(sink, 0, () => {});
+  sink.hold();
+  stream.write(Buffer.from('data: 1\n\n'), false);
+  expect([sink.text, sink.source?.mayBeat()]).toEqual(hasRoom ? ['', false] : ['data: 1\n\n', true]);
+  sink.release();
+  expect([sink.text, sink.source?.mayBeat()]).toEqual(['data: 1\n\n', true]);
+});
+
+test('a client that has not taken the end of its stream is cut when its session ends', async () => {
+  const run = runOf(nameOf('k'));
+  run.sent();
+  run.beginStream(new Map());
+  const sink = new RecordingSink();
+  // It does not close.
+  sink.complete = () => {};
+  const stop = new AbortController();
+  void run.attach({ stop, bindToSession: () => () => {} }).read(sink, 0);
+  await end(run);
+  stop.abort(ENDED);
+  expect([sink.end, sink.isCut]).toEqual([ENDED.code, true]);
+});
+
 test('each user has so many readers, and one more ends the oldest', () => {
   const readers = userReaders();
   const add = (user: string) => {
