@@ -39,7 +39,7 @@ async function openInstance() {
     logger,
     rate: RATE,
     session: { secrets: [secret('scale-session-secret-51d2')], absoluteMs: 2 * SESSION_MS },
-    runs: { keepMs: 0, rememberMs: 0, maxWaitMs: 0, maxExecutionMs: 0, maxBytes: 0 },
+    runs: { keepMs: 0, rememberMs: 0, maxWaitMs: 0, maxExecutionMs: 0, maxBytes: 0, leases: {} },
   };
   const { sessions, budgets, streams, counts } = redisStores(redis, options);
   const [byAddress, bySession] = [counts('address'), counts('session')];

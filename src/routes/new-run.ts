@@ -183,6 +183,7 @@ async function confirmAndRenew({ runs }: BotServices, { run, pacing }: MessageSe
     askedAt = performance.now();
     await runs.confirm(run);
     await pacing.renewSlot();
+    await run.readersKnown;
   } while (performance.now() - askedAt > CONFIRMED_MS);
 }
 

@@ -81,6 +81,8 @@ export class Run {
   /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
   private grace: NodeJS.Timeout | undefined;
+  /** Resolves once it is known whether anybody reads it, here or elsewhere. Until then it is not sent. */
+  readersKnown: Promise<void> = Promise.resolve();
   /** While it has no reader: the session of the last one, and what has ended that reader or its session. */
   private binding: { readonly release: () => void; endedWith: Problem | undefined } | undefined;
 
@@ -194,16 +196,13 @@ export class Run {
     this.checkReaders();
   }
 
-  /**
-   * Ends it or begins its grace if nobody reads it. Call it when a reader, or a client that looks for an event, is
-   * gone.
-   */
+  /** Ends it or begins its grace if it has no reader, and no client looks for an event in it. */
   checkReaders(): void {
     if (this.readers.size + this.seekers > 0 || this.stop.signal.aborted || this.stream.ended) return;
     if (this.isElsewhere) this.abandon();
     // A shutdown does not wait for readers at other instances.
     else if (isShutdown(this.binding?.endedWith)) this.stop.abort(this.binding?.endedWith);
-    else void this.ifUnreadAnywhere(() => this.endOrWait());
+    else this.readersKnown = this.ifUnreadAnywhere(() => this.endOrWait());
   }
 
   /** What has ended its last reader ends it; if that one has just left, it may go on for its grace. */
@@ -211,8 +210,7 @@ export class Run {
     const { endedWith } = this.binding ?? {};
     if (endedWith) this.stop.abort(endedWith);
     else if (!this.mayHaveRun || this.options.graceMs === 0) this.abandon();
-    else
-      this.grace ??= setTimeout(() => void this.ifUnreadAnywhere(() => this.abandon()), this.options.graceMs);
+    else this.grace ??= setTimeout(() => this.ifUnreadAnywhere(() => this.abandon()), this.options.graceMs);
   }
 
   /** Calls `act` if nobody reads it; asks first for readers at other instances. */

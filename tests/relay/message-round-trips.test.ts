@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { CLAIM, CONFIRM } from '../../src/runs/run-lua.ts';
 import { call } from '../harness/clients/call.ts';
-import { EVENTS, messageBody, problemOf, statusOf } from '../harness/clients/joining.ts';
+import { EVENTS, type First, messageBody, problemOf, statusOf } from '../harness/clients/joining.ts';
 import { type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { CHANNEL, SUSPEND_PATH } from '../harness/clients/suspend.ts';
 import { sleep } from '../harness/clock/sleep.ts';
@@ -10,7 +10,7 @@ import { until } from '../harness/clock/until.ts';
 import type { FaultProxy } from '../harness/faults/fault-proxy.ts';
 import { describeWithRedis } from '../harness/redis/redis.ts';
 import { type JoinInstances, runsEnded, startJoinInstances } from '../harness/relay/join-instances.ts';
-import { BOT_PATH, type TestRelay } from '../harness/relay/relay.ts';
+import { BOT_PATH, type TestLimits, type TestRelay } from '../harness/relay/relay.ts';
 import { plainAnswer, wholeStream } from '../harness/service/raw-upstream.ts';
 
 /** No slot is free again by itself while a test runs. */
@@ -25,14 +25,15 @@ let messages = 0;
 let heard = 0;
 
 /** Two instances before a service that answers each message as a whole. */
-async function start(environment: Record<string, string> = {}): Promise<void> {
-  all = await startJoinInstances(2, { ...BUDGET, ...environment }, ({ requestLine }, socket) => {
+async function start(environment: Record<string, string> = {}, limits: TestLimits = {}): Promise<void> {
+  const answer: First = ({ requestLine }, socket) => {
     const isMessage = requestLine.includes('/message/sse');
     socket.write(isMessage ? wholeStream(...EVENTS) : plainAnswer('204 No Content', []));
     return undefined;
-  });
+  };
+  all = await startJoinInstances(2, { ...BUDGET, ...environment }, answer, limits);
   cookie = all.cookie;
-  // After what the instance itself listens with.
+  // The listener of the instance itself was added before this one, so it is called first.
   relayAt(0).sessions.listen({ removed: () => void heard++, missed() {} });
   // From now on Redis has loaded the scripts, and instance 0 knows its bot's connection.
   for (let n = 0; n < 2; n++) await sayNew().closed;
@@ -86,8 +87,8 @@ const INTERRUPTIONS: readonly Interruption[] = [
     what: 'its client, which leaves,',
     async act({ socket }) {
       socket.destroy();
-      // Not as long as the deadline of a command.
-      await sleep(50);
+      // The instance hears of this first.
+      await call(relayAt(0).port, '/healthz');
     },
     code: undefined,
   },
@@ -119,45 +120,44 @@ const casesOf = (
   interruptions: readonly Interruption[],
   trips: readonly (typeof ROUND_TRIPS)[number][] = ROUND_TRIPS,
 ) => trips.flatMap(([trip, text]) => interruptions.map((interruption) => ({ trip, text, ...interruption })));
-/** When Redis is back, its budget is held for a while: what comes after the slot is first, and all others are before. */
+/** After a loss of Redis, no slot is given for a while. So the case that needs a slot is the first one. */
 const LOSSES = casesOf(
   [{ what: 'the loss of Redis', act: lose, code: /^session_store_unavailable$/ }],
   [...ROUND_TRIPS].reverse(),
 );
 
+type Case = ReturnType<typeof casesOf>[number];
+
+/** A message is interrupted while Redis is asked for something: it is not sent, and can be sent again elsewhere. */
+async function endsAndLeavesNothing({ text, act, code }: Case): Promise<void> {
+  cookie = await relayAt(0).signIn();
+  const [slots, places] = [await slotsTaken(), await placesTaken()];
+  const requests = all.upstream.requests.length;
+  const hold = wire().hold('client', text);
+  const client = sayNew();
+  const problem = code && problemOf(client);
+  await hold.begun;
+  await act(client);
+  hold.release();
+  await client.closed;
+  wire().mend();
+  if (code) expect((await problem)?.code).toMatch(code);
+  await nothingHeld(act === lose ? places + 1 : places);
+  expect(all.upstream.requests).toHaveLength(requests);
+  // A slot that was granted to a client that had just left passes unused.
+  if (![PLACE, RESERVE, hashOf(CONFIRM)].includes(text))
+    await until(async () => (await slotsTaken()) === slots);
+  // The same message with a new session at the other instance must be sent.
+  const next = say(1, await relayAt(1).signIn(), idOf(messages));
+  await next.closed;
+  expect(statusOf(next)).toBe(200);
+  expect(all.upstream.requests).toHaveLength(requests + 1);
+  await until(async () => (await relayAt(0).redis?.answers()) === true);
+}
+
 describeWithRedis('a message at two instances', () => {
   beforeAll(() => start());
   afterAll(() => all.close());
-
-  async function endsAndLeavesNothing({
-    text,
-    act,
-    code,
-  }: ReturnType<typeof casesOf>[number]): Promise<void> {
-    cookie = await relayAt(0).signIn();
-    const [slots, places] = [await slotsTaken(), await placesTaken()];
-    const requests = all.upstream.requests.length;
-    const hold = wire().hold('client', text);
-    const client = sayNew();
-    const problem = code && problemOf(client);
-    await hold.begun;
-    await act(client);
-    hold.release();
-    await client.closed;
-    wire().mend();
-    if (code) expect((await problem)?.code).toMatch(code);
-    await nothingHeld(act === lose ? places + 1 : places);
-    expect(all.upstream.requests).toHaveLength(requests);
-    // A slot that was granted to a client that had just left passes unused.
-    if (![PLACE, RESERVE, hashOf(CONFIRM)].includes(text))
-      await until(async () => (await slotsTaken()) === slots);
-    // The same message with a new session at the other instance must be sent.
-    const next = say(1, await relayAt(1).signIn(), idOf(messages));
-    await next.closed;
-    expect(statusOf(next)).toBe(200);
-    expect(all.upstream.requests).toHaveLength(requests + 1);
-    await until(async () => (await relayAt(0).redis?.answers()) === true);
-  }
 
   test.each([...casesOf(INTERRUPTIONS), ...casesOf([LOST_SESSION], ROUND_TRIPS.slice(0, 2))])(
     'is ended by $what before Redis is asked for $trip, and nothing of it is left',
@@ -209,6 +209,16 @@ describeWithRedis('a message at two instances', () => {
       expect([key, leftMs !== -1 && leftMs <= 10_000]).toEqual([key, true]);
     }
   });
+});
+
+describeWithRedis('a message at an instance that hears of readers at other ones only after a second', () => {
+  beforeAll(() => start({}, { leases: { renewMs: 1, batchMs: 1_000 } }));
+  afterAll(() => all.close());
+
+  test.each(casesOf(INTERRUPTIONS, ROUND_TRIPS.slice(-1)))(
+    'is ended by $what before Redis is asked for $trip, and nothing of it is left',
+    endsAndLeavesNothing,
+  );
 });
 
 describeWithRedis('a message that its session’s limit refuses', () => {
