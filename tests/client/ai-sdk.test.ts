@@ -96,10 +96,16 @@ describe('a message', () => {
 });
 
 describe('a stop', () => {
-  test('stops the run at the bot service, and then leaves', async () => {
+  /** A chat whose answer streams. The bot service answers a stop only once `answerSuspend` is called. */
+  async function heldStop(options: Parameters<typeof on.stage.signedIn>[0] = {}) {
     const calls = heldCalls();
     const answerSuspend = calls.hold(SUSPEND);
-    const { chat, sent, run } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
+    const client = await on.stage.signedIn({ ...options, fetch: calls.fetch });
+    return { ...(await streaming(client)), answerSuspend };
+  }
+
+  test('stops the run at the bot service, and then leaves', async () => {
+    const { chat, sent, run, answerSuspend } = await heldStop();
     let isGone = false;
     void run.gone.then(() => {
       isGone = true;
@@ -125,9 +131,7 @@ describe('a stop', () => {
   });
 
   test('holds the next message back until the bot service has answered it', async () => {
-    const calls = heldCalls();
-    const answerSuspend = calls.hold(SUSPEND);
-    const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
+    const { chat, answerSuspend } = await heldStop();
     await chat.stop();
     const next = chat.sendMessage({ text: 'Next' });
     // The next message would have come before these.
@@ -140,9 +144,7 @@ describe('a stop', () => {
   });
 
   test('of a message that is held back sends nothing', async () => {
-    const calls = heldCalls();
-    const answerSuspend = calls.hold(SUSPEND);
-    const { chat } = await streaming(await on.stage.signedIn({ fetch: calls.fetch }));
+    const { chat, answerSuspend } = await heldStop();
     await chat.stop();
     const next = chat.sendMessage({ text: 'Next' });
     await until(() => chat.status === 'submitted');
@@ -158,9 +160,7 @@ describe('a stop', () => {
 
   test('forgets the name of the message, so that a later page does not go on with it', async () => {
     const { store, kept } = memoryStore();
-    const calls = heldCalls();
-    const answerSuspend = calls.hold(SUSPEND);
-    const { chat, run } = await streaming(await on.stage.signedIn({ ids: store, fetch: calls.fetch }));
+    const { chat, run, answerSuspend } = await heldStop({ ids: store });
     expect([...kept.keys()]).toEqual(['bot-relay-messages']);
     await chat.stop();
     // What comes during the suspend has no reader any more.

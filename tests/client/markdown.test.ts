@@ -178,8 +178,8 @@ function longMarkdown(seed: number): string {
 }
 
 /**
- * Shows texts in the page, each first in these parts of its length, and returns each thing that stands in no list of what
- * may be there.
+ * Shows texts in the page, each one first in these parts of its length. Returns what of the page is
+ * on no list of what is allowed.
  */
 function faultsOf(page: Page, texts: readonly string[], parts = [0.3, 0.7]): Promise<string[]> {
   return page.evaluate(

@@ -53,7 +53,7 @@ beforeEach(async () => {
   asked = [];
 });
 
-/** A client of nobody, and how many times it was told of the end of a session. */
+/** A client with which nobody has signed in, and a count of the sign-outs that it was told of. */
 function stranger(): [BotClient, () => number] {
   const its = pair.newClient();
   return [its, countSignOuts(its)];

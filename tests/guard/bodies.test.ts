@@ -457,7 +457,7 @@ describe('of bodies', () => {
     const messageOf = (n: number) => `{"text":"${n}${'x'.repeat(LARGE - 12)}"}`;
     let moveOn: (ms: number) => void;
 
-    /** What one gets that is too large to be small, after a moment in which its user has sent nothing. */
+    /** The code of the answer to a large body, when its user has sent nothing for 10 s. */
     async function codeOfLarge(): Promise<string> {
       moveOn(10_000);
       return JSON.parse((await post({ body: NO_JSON.slice(0, 20_000) })).body).code;

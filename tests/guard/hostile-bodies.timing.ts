@@ -3,8 +3,14 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, test } from '@jest/globals';
 import { call } from '../harness/clients/call.ts';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
-import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  signInAt,
+  startProcess,
+  stopProcesses,
+  usersFile,
+} from '../harness/relay/process.ts';
 import { BOT_PATH, MESSAGE, USER } from '../harness/relay/relay.ts';
 import { waitedMs } from '../harness/relay/sign-in-streams.ts';
 import { type RawUpstream, startRawUpstream, wholeStream } from '../harness/service/raw-upstream.ts';
@@ -43,9 +49,8 @@ const percentile = (sorted: readonly number[], of: number) =>
 test('20 users who each send 10 costly bodies a second do not delay the messages of another one', async () => {
   upstream = await startRawUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
   const names = Array.from({ length: HOSTILE_USERS }, (_, n) => `hostile${n}`);
-  const users = [USER.name, ...names].map((name) => ({ name, hash: cheapHash(USER.password) }));
   const relay = startProcess({
-    folder: freshFolder({ 'users.json': JSON.stringify({ users }) }),
+    folder: freshFolder({ 'users.json': usersFile([USER.name, ...names]) }),
     environment: {
       ...inFrontOf(upstream.url),
       CLIENT_LIMIT_PER_ADDRESS: '0',

@@ -107,7 +107,7 @@ describe('messages that wait for slots', () => {
     await slots.pauseAfterRefusal(BOT, 30_000);
     const { slot, reservation } = await within(501, asked);
     expect([slot, reservation.waitMs]).toEqual([undefined, 29_499]);
-    // It was given back: the next one has the first slot.
+    // The slot was given back: the next one gets it.
     expect((await budgets.reserve({ ...of('x'), maxWaitMs: 60_000 })).waitMs).toBe(29_499);
   });
 

@@ -215,7 +215,7 @@ const named = (names: readonly string[], place = 'helper'): Table =>
       names.map((name) => [`${name} in place of ${place}`, paths((path) => path.replace(place, name))]),
     ),
   );
-/** Not even where every bot is allowed. */
+/** Names that are refused even where every bot is allowed. */
 const NO_BOTS: Table = {
   ...named(['..', '%252e%252e', '..%5c..'], 'acme'),
   ...named(['.', '%2E%2E', 'helper%2fmessage', 'helper%25', 'helper%00', 'helper%0d%0aX-Evil:1', 'x%7f']),
@@ -456,7 +456,7 @@ describe('a request to any route is refused, and nothing is sent:', () => {
       );
       for (const name of ['x-powered-by', 'etag', 'strict-transport-security'])
         expect(got).not.toHaveProperty(name);
-      // As their documents write them.
+      // The name is written as its specification has it.
       expect(text).toContain('\r\nContent-Security-Policy: ');
     }
     // Where PUBLIC_URL is https.

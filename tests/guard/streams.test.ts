@@ -399,7 +399,7 @@ describeWithRedis('leases of places in Redis', () => {
     shared = await connected(redis.url);
   });
   afterEach(async () => {
-    // First what renews its leases, which would write them again.
+    // The instances are closed first: they would write their leases again.
     await closeAll();
     await redis.command('FLUSHALL');
   });

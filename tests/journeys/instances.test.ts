@@ -3,7 +3,6 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { call, isSignedIn } from '../harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { describeWithRedis, type RedisServer, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import {
   freshFolder,
   inFrontOf,
@@ -12,6 +11,7 @@ import {
   startProcess,
   stopProcesses,
   untilReady,
+  usersFile,
 } from '../harness/relay/process.ts';
 import { BOT_PATH, MESSAGE, USER } from '../harness/relay/relay.ts';
 import { idOf } from '../harness/relay/sessions.ts';
@@ -22,8 +22,6 @@ import {
   STREAM_HEAD,
   startRawUpstream,
 } from '../harness/service/raw-upstream.ts';
-
-const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
 
 let upstream: RawUpstream;
 let redis: RedisServer;
@@ -51,7 +49,7 @@ interface Instance {
 
 async function startInstance(environment: Record<string, string>): Promise<Instance> {
   const relay = startProcess({
-    folder: freshFolder({ 'users.json': JSON.stringify(users) }),
+    folder: freshFolder({ 'users.json': usersFile() }),
     environment: {
       ...inFrontOf(upstream.url),
       ...environment,

@@ -5,7 +5,6 @@ import { call, expectProblem, parseAnswer } from '../harness/clients/call.ts';
 import { dechunk, type RawClient, rawClient, rawMessage } from '../harness/clients/raw-client.ts';
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { sleep } from '../harness/clock/sleep.ts';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import { freePort } from '../harness/relay/free-port.ts';
 import { total } from '../harness/relay/metric-samples.ts';
 import {
@@ -15,6 +14,7 @@ import {
   signInAt,
   startProcess,
   stopProcesses,
+  usersFile,
 } from '../harness/relay/process.ts';
 import { expectNoCanary, MESSAGE, USER } from '../harness/relay/relay.ts';
 import {
@@ -27,8 +27,6 @@ import {
 
 /** Longer than signals count as one, in ms. */
 const LATER_MS = 650;
-
-const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
 
 const upstreams: RawUpstream[] = [];
 const clients: RawClient[] = [];
@@ -61,7 +59,7 @@ async function startStreaming(
   );
   upstreams.push(upstream);
   const relay = startProcess({
-    folder: freshFolder({ 'users.json': JSON.stringify(users) }),
+    folder: freshFolder({ 'users.json': usersFile() }),
     environment: {
       ...inFrontOf(upstream.url),
       ...environment,

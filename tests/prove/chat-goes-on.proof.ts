@@ -30,9 +30,15 @@ import { type Chromium, describeInChromium, oneChromium } from '../harness/brows
 import { testSideBySide } from '../harness/clock/side-by-side.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, type RedisServer, startRedis } from '../harness/redis/redis.ts';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { freshFolder, inFrontOf, startProcess, stopProcesses, untilReady } from '../harness/relay/process.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  startProcess,
+  stopProcesses,
+  untilReady,
+  usersFile,
+} from '../harness/relay/process.ts';
 import { CANARY, OTHER_USER, startRelay, type TestRelay, USER } from '../harness/relay/relay.ts';
 import { CLIENT, startIdentityProvider } from '../harness/service/identity-provider.ts';
 
@@ -52,7 +58,7 @@ async function openKillable(
   const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 50 }, limit: 1000 });
   const counter = await countMessages(service.url);
   const folder = freshFolder({
-    'users.json': JSON.stringify({ users: [{ name: USER.name, hash: cheapHash(USER.password) }] }),
+    'users.json': usersFile(),
   });
   const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
   const start = () => startProcess({ folder, environment: { ...settings, ...environment } });

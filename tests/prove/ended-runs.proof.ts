@@ -221,7 +221,7 @@ const start = () =>
 
 type Two = readonly [MeasuredInstance, MeasuredInstance];
 
-/** Resolves for all who wait once they are as many as end in one way, after the instance has had the signal. */
+/** Starts an instance that gets the signal when `OF_EACH` messages wait for it in `lost`; `lost` resolves when it has exited. */
 async function startMortal(signal: NodeJS.Signals) {
   const instance = await start();
   const gone = Promise.withResolvers<unknown>();
@@ -300,7 +300,10 @@ const openAt = async (instances: Two) => ({
 type Open = Awaited<ReturnType<typeof openAt>>;
 const isSame = (one: Open, other: Open) => JSON.stringify(one) === JSON.stringify(other);
 
-/** What they have open once that is the same `times` after each other as `wanted`, or as before; or after `SETTLE_MS`. */
+/**
+ * What they have open, once that equals `wanted` so many `times` in a row. Without `wanted`, it must be the same as the time
+ * before. After `SETTLE_MS`, it is what they have then.
+ */
 async function settled(instances: Two, times: number, wanted?: Open): Promise<Open> {
   let last = wanted;
   const since = performance.now();

@@ -3,8 +3,14 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, expect } from '@jest/globals';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
-import { freshFolder, inFrontOf, signInAt, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import {
+  freshFolder,
+  inFrontOf,
+  signInAt,
+  startProcess,
+  stopProcesses,
+  usersFile,
+} from '../harness/relay/process.ts';
 import { BOT_PATH, MESSAGE, USER } from '../harness/relay/relay.ts';
 import { residentBytes, testWithProc, watchResident } from '../harness/relay/resident-memory.ts';
 import {
@@ -91,10 +97,9 @@ async function startService() {
 
 /** A relay that has loaded all of its code; `send` resolves with the answer, whose body is not read yet. */
 async function startRelay(nodeArgs: readonly string[] = []) {
-  const users = JSON.stringify({ users: [{ name: USER.name, hash: cheapHash(USER.password) }] });
   const relay = startProcess({
     nodeArgs,
-    folder: freshFolder({ 'users.json': users }),
+    folder: freshFolder({ 'users.json': usersFile() }),
     environment: { ...inFrontOf(upstream.url), RATE_LIMIT: '1000', HEARTBEAT_MS: '0' },
   });
   const port = await relay.listening();

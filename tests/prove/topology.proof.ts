@@ -3,7 +3,6 @@ import { type Browser, openBrowser } from '../harness/browser/browser.ts';
 import { sleep } from '../harness/clock/sleep.ts';
 import { until } from '../harness/clock/until.ts';
 import { describeWithRedis, startRedis, stopRedis } from '../harness/redis/redis.ts';
-import { cheapHash } from '../harness/relay/cheap-hash.ts';
 import {
   describeWithLoadBalancers,
   describeWithNginx,
@@ -12,7 +11,13 @@ import {
   startNginx,
 } from '../harness/relay/deployed-load-balancers.ts';
 import { freePort } from '../harness/relay/free-port.ts';
-import { freshFolder, type RelayProcess, startProcess, stopProcesses } from '../harness/relay/process.ts';
+import {
+  freshFolder,
+  type RelayProcess,
+  startProcess,
+  stopProcesses,
+  usersFile,
+} from '../harness/relay/process.ts';
 import { stopPrograms } from '../harness/relay/programs.ts';
 import { BOT_PATH, CANARY, MESSAGE, USER } from '../harness/relay/relay.ts';
 import {
@@ -51,7 +56,7 @@ async function startTopology(
     session_secrets: CANARY.sessionSecret,
     channel_secret: CANARY.channelSecret,
     redis_url: redis.url,
-    'users.json': JSON.stringify({ users: [{ name: USER.name, hash: cheapHash(USER.password) }] }),
+    'users.json': usersFile(),
   });
   const UPSTREAM_BASE_URL = upstream ?? (await startDemoBot(folder));
   const ports = [await freePort(), await freePort()] as const;

@@ -278,7 +278,7 @@ describe('idle connections that the service closes early', () => {
   test('have a limit of half of the shortest time of the last 32', () => {
     const limit = idleLimit();
     for (const age of [300, ...Array<number>(31).fill(800)]) limit.ended(age, 'service');
-    // What lived shorter shows nothing.
+    // Connections that the relay itself has closed after a shorter time change nothing.
     for (let n = 0; n < 3; n++) limit.ended(200, 'relay');
     expect(limit.ms()).toBe(150);
     limit.ended(800, 'service');

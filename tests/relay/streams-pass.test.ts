@@ -310,7 +310,7 @@ async function carry({
   const request = { path: '/', headers: { 'content-length': '2' }, body: Buffer.from('{}') };
   const answer = await createUpstream(new URL(service.url)).send(request, sending);
   if (isAborted) stop.abort(ENDED);
-  /** To call it late. */
+  /** The reader of the answer. A test calls it after the end of the stream. */
   let reader = {} as AnswerReader;
   let beat = () => {};
   const stream: CarriedStream = { bytes: 0 };

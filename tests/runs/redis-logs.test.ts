@@ -46,11 +46,7 @@ async function entries(run: Run): Promise<number[]> {
   const all = (await stores.command('XRANGE', keyOf('log', run), '-', '+')) as [string, unknown][];
   return all.map(([id]) => Number.parseInt(id, 10));
 }
-/** The instance `here` is lost for so long that its lease is over. */
-async function lost(): Promise<void> {
-  await fault.freeze();
-  await stores.lapse(NAME);
-}
+const lost = () => stores.lose(fault, NAME);
 /** Waits for so many more answers of Redis. */
 async function answers(of: FaultyRedis, count: number): Promise<void> {
   const before = of.answers;

@@ -150,11 +150,7 @@ describeWithRedis('in Redis', () => {
   afterEach(() => stores.reset());
   afterAll(() => stores.close());
 
-  /** The instance `here` is lost for so long that its lease is over. */
-  async function lost(): Promise<void> {
-    await fault.freeze();
-    await stores.lapse(NAME);
-  }
+  const lost = () => stores.lose(fault, NAME);
   const liveOf = ({ id, requestId }: { id: string; requestId: string }) => ({ state: 'live', id, requestId });
   const becomes = (state: string) => until(async () => (await there.find(NAME)).state === state);
 
@@ -271,7 +267,7 @@ describeWithRedis('in Redis', () => {
       );
       expect(await confirm(here, elsewhere)).toBe('confirmed');
       expect(await there.find(nameOf('sent'))).toEqual(liveOf(sent));
-      // What begins to wait after it is none of them.
+      // A run that begins to wait after the stop is not stopped.
       await until(async () => (await confirm(here, run, { waitsSince: performance.now() })) === 'confirmed');
     });
 
@@ -315,7 +311,7 @@ describeWithRedis('in Redis', () => {
     }
     const isStored = async (id: string) =>
       Number(await stores.command('EXISTS', `bot-relay:{c}:log:${id}`)) === 1;
-    // With this, a connection more or less is no difference.
+    // It is so large that the memory of one connection more or less makes no difference.
     beforeEach(() => stores.command('SET', 'ballast', 'x'.repeat(8 << 20)));
     afterEach(() => stores.command('CONFIG', 'SET', 'maxmemory', '0'));
 

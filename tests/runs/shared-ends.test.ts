@@ -53,12 +53,12 @@ async function start(
   all = await startJoinInstances(2, environment, first, [SOON, { ...SOON, commandTimeoutMs: 1_000 }]);
 }
 
-/** A run that the first instance carries, with a client there. */
 interface Times {
   readonly JOIN_GRACE_MS?: string;
   readonly SHUTDOWN_GRACE_MS?: string;
 }
 
+/** A run that the first instance carries, with a client there. */
 async function carried(environment: Times = {}) {
   await start({ ...environment });
   const own = all.say(0);
@@ -66,7 +66,7 @@ async function carried(environment: Times = {}) {
   return own;
 }
 
-/** The same with one more at the second instance; `isApart` says whether that one has another session. */
+/** As `carried`, with one more reader at the second instance; `isApart` says whether that one has another session. */
 async function readAtBoth({ isApart = false, ...times }: Times & { readonly isApart?: boolean } = {}) {
   const own = await carried(times);
   const cookie = isApart ? await relay(1).signIn() : all.cookie;

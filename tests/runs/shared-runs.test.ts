@@ -122,7 +122,7 @@ describeWithRedis('a run that several instances know', () => {
     for (let n = 1; n <= 40; n++) {
       all.emit(large(n));
       length += large(n).length;
-      // What is forgotten before it is stored closes the log.
+      // The log is closed if an event is dropped before it is stored.
       if (n % 4 === 0) await until(async () => (await storedUpTo(all.redis)) === length);
     }
     expect(await problemOf(all.say(1))).toMatchObject({ code: 'run_not_kept', retryable: false });

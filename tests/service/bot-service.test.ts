@@ -135,7 +135,7 @@ describe('a run', () => {
       event('run.init', { runInit: {} }),
       event('message.start', { messageStart: { message: { messageId } } }),
       ...deltas.map((text) => event('message.delta', { messageDelta: message(text) })),
-      // Of what is kept, the service says when, and gives it a number.
+      // An event that is kept has a number and a time.
       event(...(['message.complete', { messageComplete: message('You said: one two') }] as const), {
         id: '2',
         createdAt: expect.any(String),

@@ -72,7 +72,7 @@ describe('an upload', () => {
       rawClient(service.port, [...head, `Content-Length: ${21 * MB}`, '', ''].join('\r\n')),
     );
     for (const { socket } of begun) socket.write(Buffer.alloc(18 * MB));
-    // All are read: one that is not could be the one for which there is no room beside the next upload.
+    // All are read. Otherwise one of these could be refused, in place of the next upload.
     await until(() => sockets.filter(({ bytesRead }) => bytesRead > 18 * MB).length === begun.length);
     unsubscribe('http.server.request.start', onRequest);
     const another = async () => outcome(await uploadTo('c1', fileOf(new Uint8Array(3 * MB))));

@@ -206,7 +206,7 @@ describe('a run with a model', () => {
     }
     expect(await historyOf()).not.toMatch(/Half|sk-secret/);
     await service.close();
-    // Nor where it cannot even be loaded.
+    // The same if the model cannot be loaded.
     await start(model, { model: () => Promise.reject(new Error(KEY)) });
     expect(errorOf(await say('Hello'))).toMatchObject(runError());
   });

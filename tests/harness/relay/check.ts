@@ -1,9 +1,8 @@
 import { PassThrough, Writable } from 'node:stream';
 import { expect } from '@jest/globals';
 import { checkCommand } from '../../../src/check/check-command.ts';
-import { cheapHash } from './cheap-hash.ts';
-import { freshFolder } from './process.ts';
-import { CANARY, expectNoCanary, USER } from './relay.ts';
+import { freshFolder, usersFile } from './process.ts';
+import { CANARY, expectNoCanary } from './relay.ts';
 
 /** A row of the check's JSON. */
 export interface Row {
@@ -28,8 +27,7 @@ export interface Checked {
 
 /** The environment of a relay in front of `upstream`, with one user. */
 export function checkEnvironment(upstream: string | URL, more: Record<string, string> = {}) {
-  const users = [{ name: USER.name, hash: cheapHash(USER.password) }];
-  const folder = freshFolder({ 'users.json': JSON.stringify({ users }) });
+  const folder = freshFolder({ 'users.json': usersFile() });
   return {
     HOST: '127.0.0.1',
     PUBLIC_URL: 'http://127.0.0.1:3000',

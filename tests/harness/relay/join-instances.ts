@@ -4,6 +4,7 @@ import type { RawClient } from '../clients/raw-client.ts';
 import { until } from '../clock/until.ts';
 import { type FaultProxy, faultProxy } from '../faults/fault-proxy.ts';
 import { type RedisServer, startRedis } from '../redis/redis.ts';
+import { withoutLease } from '../runs/run-stores.ts';
 import type { RawRequest } from '../service/raw-upstream.ts';
 import { startRelay, type TestLimits, type TestRelay } from './relay.ts';
 
@@ -104,7 +105,7 @@ export async function lapse(redis: RedisServer): Promise<void> {
     for (const [field, value] of Object.entries(all)) {
       // The value of a message id has no lease.
       if (field.startsWith('m ')) continue;
-      await redis.command('HSET', key, field, value.split(' ').with(3, '1').join(' '));
+      await redis.command('HSET', key, field, withoutLease(value));
     }
   }
 }

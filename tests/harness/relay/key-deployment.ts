@@ -8,14 +8,12 @@ import { keysCommand } from '../../../src/commands/keys.ts';
 import { loadConfig } from '../../../src/config/config.ts';
 import { type BotService, startBotService } from '../../../src/service/bot-service.ts';
 import { call } from '../clients/call.ts';
-import { cheapHash } from './cheap-hash.ts';
-import { freshFolder, signInAt, startProcess, stopProcesses } from './process.ts';
+import { freshFolder, signInAt, startProcess, stopProcesses, usersFile } from './process.ts';
 import { CANARY, MESSAGE, USER } from './relay.ts';
 
 /** The key that the bot service accepts at first. */
 const OLD = CANARY.key;
 const ECHO = '/generic/ns/demo/bot-provider/echo/message/sse';
-const users = { users: [{ name: USER.name, hash: cheapHash(USER.password) }] };
 
 const services: BotService[] = [];
 const secrets: string[] = [];
@@ -43,7 +41,7 @@ export async function deployRelays(
   more: Record<string, string> = {},
 ) {
   secrets.push(upstream.key);
-  const folder = freshFolder({ 'users.json': JSON.stringify(users), keys: `${upstream.key}\n` });
+  const folder = freshFolder({ 'users.json': usersFile(), keys: `${upstream.key}\n` });
   const environment = {
     PORT: '0',
     HOST: '127.0.0.1',

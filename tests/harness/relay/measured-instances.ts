@@ -2,10 +2,9 @@ import { REMOVED, SESSION_PREFIX, USER_PREFIX } from '../../../src/authenticate/
 import { call } from '../clients/call.ts';
 import { eventually, until } from '../clock/until.ts';
 import type { RedisServer } from '../redis/redis.ts';
-import { cheapHash } from './cheap-hash.ts';
 import { freePort } from './free-port.ts';
 import { samplesOf } from './metric-samples.ts';
-import { freshFolder, inFrontOf, signInAt, startProcess, untilReady } from './process.ts';
+import { freshFolder, inFrontOf, signInAt, startProcess, untilReady, usersFile } from './process.ts';
 import { CANARY } from './secrets.ts';
 
 interface Memory {
@@ -50,9 +49,8 @@ export async function startMeasured(
   environment: Readonly<Record<string, string>>,
 ) {
   const METRICS_PORT = String(await freePort());
-  const hash = cheapHash(CANARY.password);
   const relay = startProcess({
-    folder: freshFolder({ 'users.json': JSON.stringify({ users: users.map((name) => ({ name, hash })) }) }),
+    folder: freshFolder({ 'users.json': usersFile(users) }),
     nodeArgs: ['--expose-gc', '--import', `data:text/javascript,${encodeURIComponent(MEASURES)}`],
     environment: { ...inFrontOf(upstreamUrl), METRICS_PORT, ...environment },
   });
@@ -64,7 +62,7 @@ export async function startMeasured(
     post: (path: string, cookie: string) => call(port, path, { method: 'POST', headers: { Cookie: cookie } }),
     // On a busy machine, Redis may count as away.
     signIn: (user: string) => eventually(() => signInAt(port, user, CANARY.password), 100),
-    /** The gauges, and how many sockets and timers there are; with those of the question. */
+    /** The gauges, and how many sockets and timers there are. The request that asks for them is counted, too. */
     async open() {
       const samples = samplesOf((await call(Number(METRICS_PORT), '/metrics')).body);
       const open = samples.filter(({ name, labels: { type = '' } }) =>

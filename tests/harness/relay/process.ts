@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { call } from '../clients/call.ts';
 import { until } from '../clock/until.ts';
 import { atEndOfFile } from './at-end-of-file.ts';
-import { CANARY, expectNoCanary } from './relay.ts';
+import { cheapHash } from './cheap-hash.ts';
+import { CANARY, expectNoCanary, USER } from './relay.ts';
 
 const MAIN = fileURLToPath(new URL('../../../dist/main.js', import.meta.url));
 
@@ -50,6 +51,12 @@ export function freshFolder(files: Readonly<Record<string, string>> = {}): strin
   folders.push(folder);
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
   return folder;
+}
+
+/** The text of a users file: these users, who all have the password of the tests. */
+export function usersFile(names: readonly string[] = [USER.name]): string {
+  const hash = cheapHash(USER.password);
+  return JSON.stringify({ users: names.map((name) => ({ name, hash })) });
 }
 
 /** The environment of a relay process in front of the bot service at `upstreamUrl`, on a free loopback port. */

@@ -50,6 +50,9 @@ export async function memoryStores(): Promise<RunStores> {
   };
 }
 
+/** The stored value of a name, with its lease ended. */
+export const withoutLease = (value: string) => value.split(' ').with(3, '1').join(' ');
+
 export type RedisStores = Awaited<ReturnType<typeof redisStores>>;
 
 /** A Redis of its own, and stores there. */
@@ -57,17 +60,18 @@ export async function redisStores() {
   const { url, command, stop } = await startRedis();
   const opened: Redis[] = [];
   const namesOf = ({ conversation }: RunName) => `bot-relay:{${conversation}}:names`;
-  const fieldsOf = async (name: RunName) => String(await command('HGET', namesOf(name), name.key)).split(' ');
+  const textOf = async (name: RunName) => String(await command('HGET', namesOf(name), name.key));
   return {
     command,
     /** What is stored of a name: its state, and until when it is leased, by Redis's clock. */
     async stored(name: RunName) {
-      const [, state, , lease] = await fieldsOf(name);
+      const [, state, , lease] = (await textOf(name)).split(' ');
       return { state, lease: Number(lease) };
     },
-    /** Ends the lease of a name, as time does. Its instance must not renew it. */
-    async lapse(name: RunName) {
-      await command('HSET', namesOf(name), name.key, (await fieldsOf(name)).with(3, '1').join(' '));
+    /** The instance behind `fault` is lost for so long that its lease of the name is over. */
+    async lose(fault: FaultyRedis, name: RunName) {
+      await fault.freeze();
+      await command('HSET', namesOf(name), name.key, withoutLease(await textOf(name)));
     },
     async open({ times, leases, maxBytes = 1 << 20, fault }: OpenOptions = {}): Promise<RunStore> {
       const redis = await connected(url);

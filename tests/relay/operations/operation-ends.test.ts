@@ -68,7 +68,7 @@ test('the removal of a conversation has 65 seconds, even if other operations hav
   await start({ UPSTREAM_RESPONSE_TIMEOUT_MS: '100' });
   const answers = removals.map((removal) => ask(pair, removal));
   await allArrived(removals.length);
-  // These begin later, and are over sooner.
+  // Other operations time out, although they began later.
   for (const other of [METADATA, FEEDBACK]) {
     const { status, body } = await ask(pair, other);
     expect([status, JSON.parse(body)]).toEqual([504, expect.objectContaining({ code: 'upstream_timeout' })]);

@@ -378,7 +378,7 @@ describe('an upload, on a clock that the test moves,', () => {
     pass(times.stallMs - 1);
     await new Promise(setImmediate);
     expect(state.end).toBeUndefined();
-    // What is still on its way in this process counts as moving.
+    // Bytes that still move in this process keep the upload going.
     await until(() => {
       pass(times.stallMs);
       return state.end !== undefined;
