@@ -15,17 +15,9 @@ import type { Secret } from '../secret.ts';
 
 /** The current settings of the bots, and how to read them again. */
 export interface LiveBots extends KnownBots {
-  /** Why the files could not be used when they were last read; `undefined` if they could. */
-  lastFailure(): ReloadFailure | undefined;
   /** Reads the files now. Keys that were refused are tried again. */
   reload(): void;
   close(): void;
-}
-
-export interface ReloadFailure {
-  readonly at: Date;
-  /** In plain words, with no value that was set. */
-  readonly problems: readonly string[];
 }
 
 export interface LiveBotsOptions {
@@ -48,7 +40,7 @@ interface LiveBotsState {
   readonly rings: KeyRings;
   settings: BotSettings;
   files: readonly string[];
-  failure: ReloadFailure | undefined;
+  canUseFiles: boolean;
   /** The last report, so that nothing is reported twice. */
   lastReport: string;
 }
@@ -69,7 +61,7 @@ export function liveBots(options: LiveBotsOptions): LiveBots {
     keyRings: state.rings,
     limitOf: (bot) => rateLimitOf(state.settings, bot),
     groupsOf: (bot) => groupsOf(state.settings, bot) ?? options.config.operations,
-    lastFailure: () => state.failure,
+    canUseFiles: () => state.canUseFiles,
     reload() {
       logger.info({ files: state.files.length }, 'reading the files of keys and bots');
       // A reload that was asked for is reported even if nothing has changed.
@@ -90,7 +82,7 @@ function stateAtStart(options: LiveBotsOptions): LiveBotsState {
     rings: keyRings({ settings, bots: config.bots, observe: observeKey }),
     settings,
     files: [keyFiles.apiKeys, keyFiles.bots].filter((path) => path !== undefined),
-    failure: undefined,
+    canUseFiles: true,
     lastReport: settingsText(settings),
   };
 }
@@ -104,7 +96,7 @@ function readFiles(state: LiveBotsState): void {
 
 function fail(state: LiveBotsState, problems: readonly string[]): void {
   const { logger, observeReload } = state.options;
-  state.failure = { at: new Date(), problems };
+  state.canUseFiles = false;
   if (!isNew(state, problems.join())) return;
   observeReload?.(false, fingerprints(state.settings));
   logger.error({ problems }, 'reload failed, the last good configuration stays');
@@ -112,7 +104,7 @@ function fail(state: LiveBotsState, problems: readonly string[]): void {
 
 function apply(state: LiveBotsState, settings: BotSettings): void {
   const { logger, observeReload } = state.options;
-  state.failure = undefined;
+  state.canUseFiles = true;
   state.settings = settings;
   state.rings.use(settings);
   if (!isNew(state, settingsText(settings))) return;

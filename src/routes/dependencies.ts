@@ -49,8 +49,8 @@ export interface KnownBots {
   limitOf(bot: string): number | undefined;
   /** The groups of operations that are enabled for the bot `namespace/bot`. */
   groupsOf(bot: string): readonly OperationGroup[];
-  /** Why the files could not be used when they were last read; `undefined` if they were used. */
-  lastFailure(): object | undefined;
+  /** Whether the files could be used when they were last read. */
+  canUseFiles(): boolean;
 }
 
 /**
@@ -62,7 +62,7 @@ export interface Dependencies extends Pick<Stores, 'sessions' | 'counts' | 'atte
   readonly logger: Logger;
   /** Undefined if metrics are not served. */
   readonly metrics: Metrics | undefined;
-  readonly bots: Pick<KnownBots, 'lastFailure'>;
+  readonly bots: Pick<KnownBots, 'canUseFiles'>;
   readonly signIn: SignIn;
   /** Undefined if all state is in the memory of this process. */
   readonly redis: object | undefined;

@@ -32,7 +32,7 @@ export function probeRoutes(app: Express, { config, bots, checks }: Dependencies
       res.locals.isProbe = true;
       const { ready, results } = await readiness(checks);
       if (!ready) res.locals.outcome = 'not_ready';
-      const notes = bots.lastFailure() ? { configuration: 'last reload failed' } : {};
+      const notes = bots.canUseFiles() ? {} : { configuration: 'last reload failed' };
       res.status(ready ? 200 : 503).json({
         status: ready ? 'ready' : 'not ready',
         checks: { ...results, ...notes },

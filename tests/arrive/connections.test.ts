@@ -31,7 +31,7 @@ type OnRequest = Parameters<typeof startRelayAndUpstream>[0];
 /** Starts a relay in front of a service that answers so; a run that nobody reads is over at once. */
 async function start(answer: Buffer | string | OnRequest, environment: Record<string, string> = {}) {
   const onRequest = typeof answer === 'function' ? answer : (socket: Socket) => void socket.write(answer);
-  pair = await startRelayAndUpstream(onRequest, { METRICS_PORT: '9090', JOIN_GRACE_MS: '0', ...environment });
+  pair = await startRelayAndUpstream(onRequest, { JOIN_GRACE_MS: '0', ...environment });
 }
 function open(bytes: string, allowHalfOpen = false): RawClient {
   const client = rawClient(pair.relay.port, bytes, { allowHalfOpen });
@@ -283,7 +283,7 @@ describe('behind a running stream on one connection', () => {
     // Both end in order; the second one says that it is not complete, and half an event is dropped.
     expect(client.text().split(LAST_CHUNK)).toHaveLength(3);
     expect(client.text()).not.toContain('data: half');
-    await until(() => pair.relay.open.count() === 0);
+    await until(async () => (await pair.relay.openMessages()) === 0);
   });
 
   test('a message is not sent if its client leaves meanwhile', async () => {
@@ -295,7 +295,7 @@ describe('behind a running stream on one connection', () => {
     await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
     await arrived();
     expect(pair.upstream.requests).toHaveLength(1);
-    expect(pair.relay.open.count()).toBe(0);
+    expect(await pair.relay.openMessages()).toBe(0);
   });
 
   test('a message is not sent if the stream ends with the connection', async () => {
@@ -307,7 +307,7 @@ describe('behind a running stream on one connection', () => {
     await arrived();
     expect(client.text()).toContain('data: 1');
     expect(pair.upstream.requests).toHaveLength(1);
-    expect(pair.relay.open.count()).toBe(0);
+    expect(await pair.relay.openMessages()).toBe(0);
   });
 
   test.each([
@@ -328,7 +328,7 @@ describe('behind a running stream on one connection', () => {
     expect(cuts()).toEqual([{ level: 'info', time: expect.any(String), msg: expect.any(String), most: 5 }]);
     expect(total(await pair.relay.metricsText(), 'bot_relay_connections_cut_total')).toBe(1);
     await until(() => pair.upstream.sockets[0]?.destroyed === true);
-    expect([pair.upstream.requests.length, pair.relay.open.count()]).toEqual([1, 0]);
+    expect([pair.upstream.requests.length, await pair.relay.openMessages()]).toEqual([1, 0]);
   });
 });
 

@@ -19,7 +19,7 @@ let [relay, redis] = [{} as TestRelay, {} as RedisServer];
 let requestsBefore: number;
 let own: { close(): Promise<void> } | undefined;
 beforeAll(async () => {
-  all = await startInstances({ count: 2, shared: true, environment: { METRICS_PORT: '9090' } });
+  all = await startInstances({ count: 2, shared: true });
   relay = all.relays[0] as TestRelay;
   redis = all.redis as RedisServer;
 });

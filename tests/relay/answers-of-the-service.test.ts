@@ -32,7 +32,7 @@ let serve: (socket: Socket) => unknown;
 let messages = 0;
 beforeAll(async () => {
   pair = await startRelayAndUpstream((socket) => void serve(socket), {
-    ...{ UPSTREAM_API_KEYS: KEYS.join(), METRICS_PORT: '9090', RATE_MAX_WAIT_MS: '0' },
+    ...{ UPSTREAM_API_KEYS: KEYS.join(), RATE_MAX_WAIT_MS: '0' },
   });
 });
 afterAll(() => pair.close());
@@ -369,10 +369,10 @@ describe('an end before the answer', () => {
 
     test('is no longer counted once its client has left', async () => {
       const client = await unfinished();
-      expect(pair.relay.open.count()).toBe(1);
+      expect(await pair.relay.openMessages()).toBe(1);
       client.socket.destroy();
       await pair.relay.logLine(({ outcome }) => outcome === 'client_closed');
-      expect(pair.relay.open.count()).toBe(0);
+      expect(await pair.relay.openMessages()).toBe(0);
     });
   });
 
@@ -467,13 +467,13 @@ describe('an end before the answer', () => {
       // A run that nobody reads is over at once.
       const client = await sent((socket) => socket.write(bytes), { JOIN_GRACE_MS: '0' });
       if (when.includes('stream')) await client.waitFor('data: a\n\n');
-      expect(pair.relay.open.count()).toBe(1);
+      expect(await pair.relay.openMessages()).toBe(1);
       const closed = once(pair.upstream.sockets[0] as Socket, 'close');
       leave(client.socket);
       await closed;
       const line = await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
       expect(line).toMatchObject({ outcome: 'client_closed', level: 'info' });
-      await until(() => pair.relay.open.count() === 0);
+      await until(async () => (await pair.relay.openMessages()) === 0);
       expect(pair.relay.logs.filter(({ level }) => level !== 'info' && level !== 'debug')).toEqual([]);
       expect(pair.upstream.sockets).toHaveLength(1);
     });

@@ -45,7 +45,7 @@ async function ask(answers: readonly Reply[], environment: Record<string, string
       answer?.(socket, request);
     },
     // A run that nobody reads is over at once.
-    { METRICS_PORT: '9090', JOIN_GRACE_MS: '0', ...environment },
+    { JOIN_GRACE_MS: '0', ...environment },
   );
   client = pair.ask({ body, headers: ['Connection: close'] });
 }
@@ -290,7 +290,7 @@ describe.each(STATES)('healing %s', (_state, begun, resumes, requests) => {
   test('ends at once when the client leaves', async () => {
     await start();
     client.socket.destroy();
-    await until(() => pair.relay.open.count() === 0 && resumed()?.destroyed !== false);
+    await until(async () => (await pair.relay.openMessages()) === 0 && resumed()?.destroyed !== false);
     expect(await pair.relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
     expect(pair.relay.logs.filter(({ msg }) => msg === 'fault')).toEqual([]);
     await oneRoundTrip();

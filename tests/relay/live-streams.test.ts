@@ -44,7 +44,7 @@ const answer = (bytes: string | Buffer) => {
 };
 const newest = () => pair.upstream.requests.at(-1) as RawRequest;
 beforeAll(async () => {
-  const environment = { UPSTREAM_RESPONSE_TIMEOUT_MS: '500', MAX_EXECUTION_MS: '100', METRICS_PORT: '9' };
+  const environment = { UPSTREAM_RESPONSE_TIMEOUT_MS: '500', MAX_EXECUTION_MS: '100' };
   pair = await startRelayAndUpstream((socket, request) => void serve(socket, request), environment);
 });
 afterAll(() => pair.close());
@@ -213,7 +213,7 @@ describe('the answer of the service to the request for a live stream', () => {
 });
 
 test('a live stream is counted apart from those of messages, and has its log line', async () => {
-  const own = await startOwn((socket) => socket.write(openStream('data: 1\n\n')), { METRICS_PORT: '9' });
+  const own = await startOwn((socket) => socket.write(openStream('data: 1\n\n')), {});
   const values = async (...names: string[]) => {
     const text = await own.relay.metricsText();
     return names.map((name) => new RegExp(`^bot_relay_${name} (.*)$`, 'm').exec(text)?.[1]);

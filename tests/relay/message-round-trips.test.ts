@@ -44,7 +44,7 @@ async function start(environment: Record<string, string> = {}, limits: TestLimit
 async function nothingHeld(places = 0): Promise<void> {
   await runsEnded(all.redis);
   await until(async () => (await placesTaken()) <= places);
-  await until(() => relayAt(0).open.count() === 0);
+  await until(async () => (await relayAt(0).openMessages()) === 0);
 }
 
 const relayAt = (at: number) => all.relays[at] as TestRelay;
@@ -189,7 +189,7 @@ describeWithRedis('a message at two instances', () => {
     const client = sayNew({ customChannelId: 'c1' });
     await hold.begun;
     await post(1, SUSPEND_PATH + CHANNEL);
-    await until(() => relayAt(0).open.count() === 1);
+    await until(async () => (await relayAt(0).openMessages()) === 1);
     hold.release();
     await client.closed;
     expect(client.text()).toContain('"code":"stopped"');

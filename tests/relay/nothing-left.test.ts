@@ -69,7 +69,7 @@ async function givesAllBack(how: End): Promise<void> {
       const again = all('last-event-id').length > 0 && resumption;
       socket.write(again || begins(begun));
     },
-    { MAX_STREAMS_PER_USER: '1', METRICS_PORT: '9090', JOIN_GRACE_MS: '0', ...environment },
+    { MAX_STREAMS_PER_USER: '1', JOIN_GRACE_MS: '0', ...environment },
   );
   pairs.push(pair);
   const { relay } = pair;
@@ -78,8 +78,8 @@ async function givesAllBack(how: End): Promise<void> {
   await end({ ...pair, client, sockets });
   await client.closed;
   if (ending !== undefined) expect(dechunk(client.text()).body.slice(0, 10_000)).toContain(ending);
-  await until(() => relay.held.bytes() === 0 && relay.runs.bytes() === 0);
-  await until(() => relay.open.count() === 0);
+  await until(async () => relay.held.bytes() === 0 && (await relay.runBytes()) === 0);
+  await until(async () => (await relay.openMessages()) === 0);
   expect(await relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
   // The user has one place only.
   const next = await relay.send(await relay.signIn(), { body: OTHER_BODY });
@@ -238,7 +238,7 @@ describe('no timer is left of a message', () => {
     jest.spyOn(performance, 'now').mockReturnValue(performance.now());
     const timers = watchTimers();
     await send();
-    await until(() => pair.relay.open.count() === 0);
+    await until(async () => (await pair.relay.openMessages()) === 0);
     for (const [ms, count] of Object.entries(set))
       expect(timers(Number(ms))).toEqual({ set: count, left: 0 });
   });
@@ -257,7 +257,7 @@ describe('no timer is left of a message', () => {
     await client.waitFor('data: a');
     expect(getEventListeners(signal, 'abort')).toHaveLength(1);
     accepted.write(LAST_CHUNK);
-    await until(() => pair.relay.open.count() === 0);
+    await until(async () => (await pair.relay.openMessages()) === 0);
     await until(() => getEventListeners(signal, 'abort').length === 0);
   });
 });
@@ -291,7 +291,7 @@ describe('clients that leave', () => {
           socket.write(part);
         }
       },
-      { METRICS_PORT: '9090', SHUTDOWN_GRACE_MS: '60000', ...environment },
+      { SHUTDOWN_GRACE_MS: '60000', ...environment },
     );
   }
 
@@ -311,11 +311,10 @@ describe('clients that leave', () => {
     const text = await pair.relay.metricsText();
     const leases = ((await redis?.command('KEYS', 'bot-relay:streams:*')) as string[] | undefined) ?? [];
     return {
-      open: pair.relay.open.count(),
       openMessages: total(text, 'bot_relay_open_messages'),
       openStreams: total(text, 'bot_relay_open_streams'),
       leases: leases.length,
-      runBytes: pair.relay.runs.bytes(),
+      runBytes: total(text, 'bot_relay_run_log_bytes'),
     };
   }
 

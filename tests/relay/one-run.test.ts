@@ -221,7 +221,7 @@ describe('clients in the field', () => {
           socket.write(piece);
         }
       },
-      { HEARTBEAT_MS: '20', METRICS_PORT: '9090' },
+      { HEARTBEAT_MS: '20' },
     );
     return started;
   }

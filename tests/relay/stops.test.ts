@@ -68,7 +68,7 @@ describe('a suspend', () => {
     const isFirst = () => messages().length === 1;
     pair = await startRelayAndUpstream(
       (socket, request) => (isMessage(request) && isFirst() ? service : answer)(socket, request),
-      { ...environment, METRICS_PORT: '9090' },
+      environment,
     );
     const first = pair.ask({ body: bodyOf('c1') });
     await first.waitFor('data: 1\n\n');
@@ -142,11 +142,11 @@ describe('a suspend', () => {
       { body: bodyOf('c1'), cookie: await pair.relay.signIn(OTHER_USER) },
       { body: bodyOf('c1'), headers: [...CLOSE, 'Last-Event-ID: 7'] },
     ].map((message) => pair.ask({ headers: CLOSE, ...message }));
-    await until(() => pair.relay.open.count() === 5);
+    await until(async () => (await pair.relay.openMessages()) === 5);
     const own = await waiting(pair, another);
     expect((await suspend(pair)).status).toBe(200);
     await expectStopped(own);
-    await until(() => pair.relay.open.count() === 5);
+    await until(async () => (await pair.relay.openMessages()) === 5);
     expect(others.map((client) => client.text()).join('')).toBe('');
   });
 
@@ -236,8 +236,9 @@ describeWithRedis('with Redis, a suspend', () => {
     const client = await waiting(pair, another);
     proxy.delay(100);
     await client.waitFor('data: 1\n\n');
-    expect(order).toEqual(['confirmed after 1']);
-    expect(asked.mock.calls.length).toBeGreaterThan(1);
+    // A busy process may be late with the message, and confirm it again.
+    expect(order[0]).toBe('confirmed after 1');
+    expect(asked.mock.calls.length).toBeGreaterThan(order.length);
   });
 });
 
@@ -247,7 +248,7 @@ describe('SUSPEND_ON_LEAVE', () => {
   const DELTA = event('message.delta', 'run 1/ä');
   const SUSPENDED = jsonAnswer('200 OK', { suspended: true });
   const LEFT = 'suspend of a run that its client has left';
-  const SETTINGS = { SUSPEND_ON_LEAVE: 'on', RESUME_UPSTREAM: 'off', METRICS_PORT: '9090', JOIN: 'off' };
+  const SETTINGS = { SUSPEND_ON_LEAVE: 'on', RESUME_UPSTREAM: 'off', JOIN: 'off' };
 
   type OnSuspend = (socket: Socket, request: RawRequest) => unknown;
   interface Setup {

@@ -105,7 +105,7 @@ describe('the same message, sent again while it runs', () => {
     const clients = [pair.say()];
     await asked;
     clients.push(pair.say(), pair.byName());
-    await until(() => pair.relay.open.count() === 3);
+    await until(async () => (await pair.relay.openMessages()) === 3);
     pair.service.write(plainAnswer('500 No', []));
     for (const client of clients) expect(await errorEventOf(client)).toMatchObject(FAILURE);
     // It may have run, so that it is not sent again.
@@ -244,13 +244,13 @@ async function joined() {
 
 describe('with Last-Event-ID', () => {
   test('begins behind that event and asks nobody; each request that joins is counted, by how', async () => {
-    await start({ METRICS_PORT: '9090' }, () => [INIT, DELTA, KEPT]);
+    await start({}, () => [INIT, DELTA, KEPT]);
     const first = pair.say();
     await first.waitFor('message.complete');
     expect(await joined()).toEqual({ live: 0, ended: 0, resumed: 0 });
     const live = await begun(pair.say(), pair.byName());
     const second = pair.say({}, resumed('7'));
-    await until(() => pair.relay.open.count() === 4);
+    await until(async () => (await pair.relay.openMessages()) === 4);
     expect(await joined()).toEqual({ live: 2, ended: 0, resumed: 1 });
     finish(3);
     const rest = EVENTS.slice(3).join('');
@@ -316,7 +316,7 @@ describe('several readers of a run', () => {
     const [client] = await begun(pair.say());
     await write(40);
     await client.waitFor('"n":40,');
-    expect(pair.relay.runs.bytes()).toBeLessThan(400_000);
+    expect(await pair.relay.runBytes()).toBeLessThan(400_000);
     expect(await problemOf(pair.say())).toMatchObject({ code: 'run_not_kept', retryable: false });
     expect(await problemOf(pair.byName())).toMatchObject({ code: 'run_not_kept' });
     const later = pair.say({}, resumed('38'));
@@ -347,7 +347,7 @@ describe('several readers of a run', () => {
     // After so many round trips, all that was sent could have been read.
     for (let n = 0; n < 50; n++) await bodyOf(pair.byName({ id: 'unknown' }));
     expect(pair.service.writableLength).toBeGreaterThan(0);
-    expect(pair.relay.runs.bytes()).toBeLessThan(400_000);
+    expect(await pair.relay.runBytes()).toBeLessThan(400_000);
     for (const { socket } of clients) socket.resume();
     pair.emit(DONE);
     pair.finish();

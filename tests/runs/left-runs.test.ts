@@ -41,7 +41,7 @@ const ALL: First = (_request, socket) => {
 };
 const NOTHING: First = () => undefined;
 const start = async (environment: Record<string, string> = {}, first: First = INIT_ONLY) => {
-  pair = await startJoinPair({ METRICS_PORT: '9090', ...environment }, first);
+  pair = await startJoinPair(environment, first);
 };
 
 /** Sends a message whose stream has begun; resolves with its client. */
@@ -106,7 +106,7 @@ describe('a run that its last client has left', () => {
     await until(() => outcomes().length === 1);
     expect(outcomes()).toEqual(['expired']);
     await expectOver();
-    expect([requests(), pair.relay.runs.bytes()]).toEqual([1, 0]);
+    expect([requests(), await pair.relay.runBytes()]).toEqual([1, 0]);
   });
 
   test('is kept if it ends by itself meanwhile', async () => {
@@ -138,11 +138,11 @@ describe('a run that its last client has left', () => {
     const large = `data: ${'x'.repeat(30_000)}\n\n`;
     const sent = 200;
     for (let n = 0; n < sent; n++) pair.emit(large);
-    await until(() => pair.relay.runs.bytes() >= 65_536);
+    await until(async () => (await pair.relay.runBytes()) >= 65_536);
     // All could have been read while these are answered.
     for (let n = 0; n < 20; n++) await bodyOf(pair.byName({ id: 'unknown' }));
     // Beyond the bound only what was on its way.
-    expect(pair.relay.runs.bytes()).toBeLessThan(400_000);
+    expect(await pair.relay.runBytes()).toBeLessThan(400_000);
     const back = pair.say();
     finish();
     expect(await bodyOf(back)).toBe(INIT + large.repeat(sent) + EVENTS.slice(1).join(''));
@@ -160,7 +160,7 @@ describe('a run that its last client has left', () => {
   test('can be come back to before the service has answered', async () => {
     await leave(await beginUnanswered());
     const back = pair.say();
-    await until(() => pair.relay.open.count() === 1);
+    await until(async () => (await pair.relay.openMessages()) === 1);
     answer();
     expect(await bodyOf(back)).toBe(WHOLE);
     expect(requests()).toBe(1);
@@ -197,7 +197,7 @@ describe('a client that leaves before the message has left', () => {
     await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: String(windowMs), RATE_MAX_WAIT_MS: '600000' });
     await pair.say(OTHER).waitFor('run.init');
     const client = pair.say();
-    await until(() => pair.relay.open.count() === 2);
+    await until(async () => (await pair.relay.openMessages()) === 2);
     return client;
   }
 
@@ -212,7 +212,7 @@ describe('a client that leaves before the message has left', () => {
   test('does not, if another waits for it, or comes then', async () => {
     const client = await waiting(500);
     const second = pair.say();
-    await until(() => pair.relay.open.count() === 3);
+    await until(async () => (await pair.relay.openMessages()) === 3);
     await pair.leave(client);
     await second.waitFor('run.init');
     expect(requests()).toBe(2);
@@ -283,14 +283,14 @@ describe('the same message after the end of its run', () => {
     const files = { text: '', blobIds: ['b'] };
     for (const client of [pair.say(), pair.say(), pair.byName(), pair.say(files), pair.say(files)])
       expect(await bodyOf(client)).toBe(WHOLE);
-    expect(pair.relay.runs.bytes()).toBeGreaterThan(0);
+    expect(await pair.relay.runBytes()).toBeGreaterThan(0);
     expect(requests()).toBe(2);
   });
 
   test('gets run_over once its answer is not kept any more', async () => {
     await start({ JOIN_KEEP_MS: '1' }, ALL);
     expect(await bodyOf(pair.say())).toBe(WHOLE);
-    await until(() => pair.relay.runs.bytes() === 0);
+    await until(async () => (await pair.relay.runBytes()) === 0);
     await expectOver();
     expect(requests()).toBe(1);
   });
@@ -441,7 +441,7 @@ describe('the end of a session', () => {
   test('before the stream begins tells its own client that the answer is lost, and the others have it', async () => {
     const first = await beginUnanswered();
     const second = pair.say({}, { cookie: await pair.relay.signIn() });
-    await until(() => pair.relay.open.count() === 2);
+    await until(async () => (await pair.relay.openMessages()) === 2);
     await signOut(pair.cookie);
     const lost = { code: 'answer_lost', status: 502, maybeStarted: true };
     expect(await errorEventOf(first)).toMatchObject(lost);
@@ -458,10 +458,10 @@ describe('the end of a session', () => {
     const expiry = async () => (await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt;
     const before = await expiry();
     advanceClocks({ date: 300_000 });
-    const bytes = pair.relay.runs.bytes();
+    const bytes = await pair.relay.runBytes();
     const large = `data: ${'x'.repeat(30_000)}\n\n`;
     pair.emit(large);
-    await until(() => pair.relay.runs.bytes() >= bytes + large.length);
+    await until(async () => (await pair.relay.runBytes()) >= bytes + large.length);
     expect(await expiry()).toBe(before);
     expect(pair.service.destroyed).toBe(false);
     advanceClocks({ date: 660_000 });
@@ -474,10 +474,10 @@ describe('a message whose session ends while its body arrives', () => {
   async function lateMessage() {
     const cookie = await pair.relay.signIn();
     const text = rawMessage({ cookie, body: messageBody(), headers: ['Connection: close'] });
-    const before = pair.relay.open.count();
+    const before = await pair.relay.openMessages();
     const client = rawClient(pair.relay.port, text.slice(0, -5));
     late = client;
-    await until(() => pair.relay.open.count() > before);
+    await until(async () => (await pair.relay.openMessages()) > before);
     await signOut(cookie);
     return { client, finishBody: () => client.socket.write(text.slice(-5)) };
   }

@@ -308,7 +308,7 @@ async function scrape(relay: { metricsText(): Promise<string> }, count: number) 
 /** Makes a successful and a failed sign-in in each mode; returns the request samples. */
 const MODES = {
   async password() {
-    const relay = await startRelay(NOTHING_THERE, { METRICS_PORT: '9464', BASE_PATH });
+    const relay = await startRelay(NOTHING_THERE, { BASE_PATH });
     closing.push(relay.close);
     await relay.signIn();
     await expect(relay.signIn({ ...USER, password: 'wrong' })).rejects.toThrow('401');
@@ -323,7 +323,7 @@ const MODES = {
     return scrape(oidc.relay, 3);
   },
   async guest() {
-    const environment = { AUTH_MODE: 'guest', GUESTS_PER_ADDRESS: '1', METRICS_PORT: '9464', BASE_PATH };
+    const environment = { AUTH_MODE: 'guest', GUESTS_PER_ADDRESS: '1', BASE_PATH };
     const relay = await startRelay(NOTHING_THERE, environment);
     closing.push(relay.close);
     const arrive = () => call(relay.port, `${BASE_PATH}/auth/guest`, { method: 'POST' });

@@ -38,7 +38,7 @@ afterEach(async () => {
 });
 
 async function start(onRequest: (socket: Socket, request: RawRequest) => void, environment = {}) {
-  pair = await startRelayAndUpstream(onRequest, { METRICS_PORT: '9090', ...environment });
+  pair = await startRelayAndUpstream(onRequest, environment);
 }
 
 /** The sum of a metric's samples in a scrape now. */
@@ -369,7 +369,7 @@ test('the operations of the session store are counted', async () => {
 });
 
 test('without METRICS_PORT there are no metrics', async () => {
-  pair = await startRelayAndUpstream(ok);
+  pair = await startRelayAndUpstream(ok, { METRICS_PORT: '' });
   await (await pair.relay.send(pair.cookie)).text();
   expect(await pair.relay.metricsText()).toBe('');
 });

@@ -55,7 +55,7 @@ export interface WaysToAsk {
 
 /** The ways to ask `relay` with the session of `ownCookie`. All that they open is added to `clients`. */
 export function waysToAsk(
-  relay: Pick<TestRelay, 'port' | 'open'>,
+  relay: Pick<TestRelay, 'port' | 'openMessages'>,
   ownCookie: string,
   clients: RawClient[],
 ): WaysToAsk {
@@ -79,9 +79,9 @@ export function waysToAsk(
       return ask(`${[...lines, 'Connection: close', ...headers].join('\r\n')}\r\n\r\n`);
     },
     async leave(client) {
-      const before = relay.open.count();
+      const before = await relay.openMessages();
       client.socket.destroy();
-      await until(() => relay.open.count() < before);
+      await until(async () => (await relay.openMessages()) < before);
     },
   };
 }

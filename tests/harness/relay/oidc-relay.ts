@@ -31,7 +31,6 @@ export async function startOidc({ environment = {}, limits }: OidcOptions = {}) 
           OIDC_ISSUER: provider.issuer,
           OIDC_CLIENT_ID: CLIENT.id,
           OIDC_CLIENT_SECRET: CLIENT.secret,
-          METRICS_PORT: '9464',
           ...one,
         },
         limits,

@@ -6,6 +6,7 @@ import { type Instance, startInstance } from '../../../src/process/instance.ts';
 import type { RunLeases } from '../../../src/runs/run-store.ts';
 import { sleep } from '../clock/sleep.ts';
 import { cheapHash } from './cheap-hash.ts';
+import { total } from './metric-samples.ts';
 import { scanAnswers } from './scan-answers.ts';
 import { CANARY, expectNoCanary, SECRETS } from './secrets.ts';
 
@@ -23,25 +24,21 @@ const passwordHash = cheapHash(CANARY.password);
 const HASHES = new Map([USER, OTHER_USER, LONG_NAMED_USER].map(({ name }) => [name, passwordHash]));
 
 /** The parts that tests need. */
-type OpenPart =
-  | 'sessions'
-  | 'redis'
-  | 'budgets'
-  | 'streams'
-  | 'open'
-  | 'held'
-  | 'runs'
-  | 'runStore'
-  | 'bots'
-  | 'lifecycle';
+type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'held' | 'runStore' | 'lifecycle';
 
-export interface TestRelay extends Pick<Instance['parts'], OpenPart> {
+export interface TestRelay extends Pick<Instance['parts'], OpenPart>, Pick<Instance, 'reload'> {
   readonly port: number;
   readonly url: string;
   /** Every log line so far, parsed. */
   readonly logs: Record<string, unknown>[];
-  /** The metrics as text. METRICS_PORT turns them on; they are served on a free port. */
+  /** The metrics as text. They are served on a free port; without METRICS_PORT there are none. */
   metricsText(): Promise<string>;
+  /** How many messages are open, by the metrics. */
+  openMessages(): Promise<number>;
+  /** How often the store of sessions was used, by the metrics: for this operation, or for any. */
+  sessionUses(operation?: 'get' | 'set' | 'touch' | 'destroy'): Promise<number>;
+  /** The memory for the streams of runs in bytes, by the metrics. */
+  runBytes(): Promise<number>;
   /** Signs a user in; returns the `Cookie` header to send. */
   signIn(user?: { name: string; password: string }): Promise<string>;
   /** Posts a message with `fetch` and the session's cookie; `init` can set more. */
@@ -83,6 +80,7 @@ export async function startRelay(
     CLIENT_LIMIT_PER_ADDRESS: '1000000',
     CLIENT_LIMIT_PER_SESSION: '1000000',
     SHUTDOWN_GRACE_MS: '0',
+    METRICS_PORT: '9090',
     ...environment,
   });
   const config = {
@@ -108,8 +106,14 @@ export async function startRelay(
   await redis?.ready(5_000);
   const url = `http://127.0.0.1:${port}`;
   const base = url + config.basePath;
+  /** One metric alone: a whole scrape asks Redis, which may be away. */
+  async function metric(name: string, labels?: Record<string, string>): Promise<number> {
+    const text = await instance.parts.metrics?.registry.getSingleMetricAsString(name);
+    return total(text ?? '', name, labels);
+  }
   const relay: TestRelay = {
     ...instance.parts,
+    reload: instance.reload,
     port,
     url,
     get logs() {
@@ -117,6 +121,9 @@ export async function startRelay(
       return [...parsed];
     },
     metricsText: async () => instance.parts.metrics?.registry.metrics() ?? '',
+    openMessages: () => metric('bot_relay_open_messages'),
+    sessionUses: (operation) => metric('bot_relay_session_operations_total', operation && { operation }),
+    runBytes: () => metric('bot_relay_run_log_bytes'),
     async signIn({ name, password } = USER) {
       const response = await fetch(`${base}/auth/login`, {
         method: 'POST',

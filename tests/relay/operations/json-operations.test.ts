@@ -29,7 +29,7 @@ beforeAll(async () => {
     UPSTREAM_API_KEYS: `${CANARY.key},${MIXED_KEY}`,
   });
   shared = await startRelayAndUpstream((socket, request) => void socket.write(reply(request)), {
-    ...{ CHANNELS: 'shared', USER_HEADER: 'X-User-Id', METRICS_PORT: '9' },
+    ...{ CHANNELS: 'shared', USER_HEADER: 'X-User-Id' },
   });
 });
 afterAll(async () => {
