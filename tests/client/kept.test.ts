@@ -2,7 +2,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, tes
 import type { ChannelKey, ChannelMessage, MessageStorage } from '../../src/client/channel/channel-types.ts';
 import { createChannel } from '../../src/client/channel/create-channel.ts';
 import { chatRows, defaultChannels, lastBot } from '../../src/client/channel/default-channel.ts';
+import { chatsOf } from '../../src/client/element/chats.ts';
 import { keptChats } from '../../src/client/element/kept-chats.ts';
+import type { BotClient } from '../../src/client/session/bot-client.ts';
 import { followedSession } from '../../src/client/session/followed-session.ts';
 import { forgetKept } from '../../src/client/session/kept.ts';
 import {
@@ -339,6 +341,7 @@ const SESSION = {
 };
 
 describe('the list of chats', () => {
+  let client: BotClient;
   let kept: ReturnType<typeof keptChats>;
   let stored: () => string;
   beforeEach(async () => {
@@ -346,7 +349,7 @@ describe('the list of chats', () => {
     const document = { addEventListener() {}, removeEventListener() {}, visibilityState: 'visible' };
     const sessionStorage = memoryStore().store;
     Object.assign(globalThis, { addEventListener() {}, document, localStorage: store, sessionStorage });
-    const client = testClient({
+    client = testClient({
       ...{ baseUrl: 'http://localhost:1', namespace: 'a', botProviderName: 'b' },
       fetch: async () => Response.json(SESSION),
     });
@@ -376,6 +379,15 @@ describe('the list of chats', () => {
     kept.put({ id: 'new', title: 'a title', at: Date.now() });
     expect(ids()).toHaveLength(41);
     expect(ids()).toContain('chat-0');
+  });
+
+  test('a chat is put into the list of its own user alone', () => {
+    const { channel, note } = chatsOf(client);
+    const said = { ...channel.getSnapshot(), messages: [SECRET], isLoading: false };
+    note({ ...said, session: { ...SESSION, user: { id: 'bob', name: 'Bob' } } });
+    expect(stored()).toBe('');
+    note({ ...said, session: SESSION });
+    expect(ids()).toHaveLength(1);
   });
 
   test('a minute after a chat was forgotten, nothing of it is left', () => {

@@ -113,7 +113,8 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
     note({ session, messages, isLoading }: ChannelSnapshot): void {
       const question = messages.find(({ role }) => role === 'user');
       const { id = '' } = channel;
-      if (!session || !question || isLoading) return;
+      // The list is that of the user who is signed in now, and the snapshot may be of the one before.
+      if (session?.user.id !== user() || !question || isLoading) return;
       const last = messages.at(-1);
       // The time of an answer is that of its end in the history, and of its beginning before.
       const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
