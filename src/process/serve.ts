@@ -20,6 +20,10 @@ export async function serve(config: Config, underNpm: boolean): Promise<void> {
   const { startInstance } = await import('./instance.ts');
   instance = await startInstance({ config, logger, cannotListen, droppedLogLines: output.dropped });
   const { port, parts, close } = instance;
+  if (parts.metrics) {
+    const { addProcessMetrics } = await import('../watch/metrics.ts');
+    addProcessMetrics(parts.metrics.registry);
+  }
   const origin = originOf(config, port);
   announce(config, { port, origin, logger });
   // In the background: the relay is ready without the provider.

@@ -41,15 +41,18 @@ const UPSTREAM_OUTCOMES = [
   ...['unreachable', 'no_file', 'not_http', 'timeout', 'given_up'],
 ];
 
+/** Adds the metrics of the process and of Node.js. What they watch is watched until the process ends: once is enough. */
+export function addProcessMetrics(registry: Registry): void {
+  collectDefaultMetrics({ register: registry });
+}
+
 /**
- * All metrics, in a new registry, including the default metrics of the process and of Node.js. Names follow Prometheus's
- * rules: base units, `_total` for counters. Values that a caller can choose never become labels.
- * `keys` are the fingerprints of the bot service's keys that are known at the start. `droppedLogLines` is
- * called at every scrape.
+ * All metrics of an instance, in a new registry. Names follow Prometheus's rules: base units, `_total` for counters.
+ * Values that a caller can choose never become labels. `keys` are the fingerprints of the bot service's keys that are
+ * known at the start. `droppedLogLines` is called at every scrape.
  */
 export function createMetrics(keys: readonly string[], droppedLogLines = () => 0) {
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
   const metrics = {
     registry,
     buildInfo: new Gauge({

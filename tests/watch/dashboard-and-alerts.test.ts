@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { parser } from '@prometheus-io/lezer-promql';
 import { parse } from 'yaml';
-import { createMetrics } from '../../src/watch/metrics.ts';
+import { addProcessMetrics, createMetrics } from '../../src/watch/metrics.ts';
 import { call } from '../harness/clients/call.ts';
 import { until } from '../harness/clock/until.ts';
 import { anchorsOf, sectionOf } from '../harness/documents/markdown.ts';
@@ -94,6 +94,7 @@ interface Labelled {
 /** The labels of every series that a scrape can contain, by its name. */
 function seriesOfRegistry(): Map<string, Set<string>> {
   const { registry, readAtScrape } = createMetrics(['0123abcd']);
+  addProcessMetrics(registry);
   readAtScrape({ checks: {}, openMessages: () => 0, runBytes: () => 0 });
   const series = new Map<string, Set<string>>();
   for (const { name, type, labelNames } of registry.getMetricsAsArray() as unknown as Labelled[]) {
