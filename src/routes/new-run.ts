@@ -176,15 +176,22 @@ async function sendUntilTaken(services: BotServices, sending: MessageSending): P
 /** A message that has waited for longer than this since it was confirmed is confirmed again, in ms. */
 const CONFIRMED_MS = 1_000;
 
-/** The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. */
+/**
+ * The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. A run that
+ * nobody reads ends here.
+ */
 async function confirmAndRenew({ runs }: BotServices, { run, pacing }: MessageSending): Promise<void> {
+  let known: Promise<void>;
   let askedAt: number;
   do {
+    run.checkReaders();
+    known = run.readersKnown;
+    await known;
     askedAt = performance.now();
     await runs.confirm(run);
     await pacing.renewSlot();
-    await run.readersKnown;
-  } while (performance.now() - askedAt > CONFIRMED_MS);
+    // Its last reader may have left meanwhile.
+  } while (run.readersKnown !== known || performance.now() - askedAt > CONFIRMED_MS);
 }
 
 /** Waits until a message that the service has refused may be sent again. @throws Problem if it is not sent again */

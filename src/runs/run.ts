@@ -81,7 +81,7 @@ export class Run {
   /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
   private grace: NodeJS.Timeout | undefined;
-  /** Resolves once it is known whether anybody reads it, here or elsewhere. Until then it is not sent. */
+  /** Resolves when the last question for readers at other instances is answered. */
   readersKnown: Promise<void> = Promise.resolve();
   /** While it has no reader: the session of the last one, and what has ended that reader or its session. */
   private binding: { readonly release: () => void; endedWith: Problem | undefined } | undefined;

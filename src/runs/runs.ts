@@ -104,15 +104,13 @@ export class Runs {
   }
 
   /**
-   * The last step before a message is sent.
+   * Confirms the name of a run that is about to be sent.
    * @throws Problem `stopped` or `session_store_unavailable`; `RUN_ELSEWHERE` if another run has its name, which its
    *   readers get from now on
    */
   async confirm(run: Run): Promise<void> {
     const { id, name, conversation, waitsSince } = run;
     if (!name && conversation === undefined) return;
-    // Without a reader here, it ends now if it has none elsewhere.
-    if (run.readers.size === 0) await run.carried?.askForReaders();
     run.stop.signal.throwIfAborted();
     const confirmed = await this.store.confirm({ id, name, conversation, waitsSince });
     run.stop.signal.throwIfAborted();

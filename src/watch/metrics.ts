@@ -41,7 +41,7 @@ const UPSTREAM_OUTCOMES = [
   ...['unreachable', 'no_file', 'not_http', 'timeout', 'given_up'],
 ];
 
-/** Adds the metrics of the process and of Node.js. What they watch is watched until the process ends: once is enough. */
+/** Adds the metrics of the process and of Node.js. To be called once a process: their listeners stay until it ends. */
 export function addProcessMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry });
 }

@@ -27,7 +27,10 @@ let cookie: string;
 let id: string;
 let requestsBefore: number;
 beforeAll(async () => {
-  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')));
+  // As by default: with metrics, the store of sessions is wrapped.
+  pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
+    METRICS_PORT: '',
+  });
   relay = pair.relay;
 });
 beforeEach(async () => {

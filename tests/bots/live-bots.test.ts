@@ -213,7 +213,7 @@ describe('a bots file that changes', () => {
   });
 });
 
-describe('a SIGHUP', () => {
+describe('a reload that is asked for', () => {
   test('reads the files at once, and logs its result, also if nothing has changed', async () => {
     await startWithKeys(CANARY.key);
     put('keys', CANARY.secondKey);

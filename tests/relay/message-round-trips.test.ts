@@ -219,6 +219,20 @@ describeWithRedis('a message at an instance that hears of readers at other ones 
     'is ended by $what before Redis is asked for $trip, and nothing of it is left',
     endsAndLeavesNothing,
   );
+
+  test('is sent for a reader at another instance if its own client leaves before its confirmation', async () => {
+    const requests = all.upstream.requests.length;
+    const hold = wire().hold('client', hashOf(CONFIRM));
+    const client = sayNew();
+    await hold.begun;
+    const other = say(1, cookie, idOf(messages));
+    await until(async () => (await relayAt(1).openMessages()) === 1);
+    client.socket.destroy();
+    hold.release();
+    await other.closed;
+    expect(statusOf(other)).toBe(200);
+    expect(all.upstream.requests).toHaveLength(requests + 1);
+  });
 });
 
 describeWithRedis('a message that its session’s limit refuses', () => {

@@ -394,9 +394,12 @@ async function endRuns(relays: readonly TestRelay[], say: JoinInstances['say']):
     }
   };
   await Promise.all(Array.from({ length: RUNS }, endRun));
+  await until(async () => {
+    const left = await Promise.all(relays.flatMap((relay) => [relay.openMessages(), relay.runBytes()]));
+    return left.every((count) => count === 0);
+  });
   let expired = 0;
   for (const relay of relays) {
-    await until(async () => (await relay.openMessages()) === 0 && (await relay.runBytes()) === 0);
     const metrics = await relay.metricsText();
     expect(metrics).toMatch(/^bot_relay_open_streams 0$/m);
     expired += Number(/^bot_relay_runs_left_total\{outcome="expired"\} (\d+)$/m.exec(metrics)?.[1] ?? 0);

@@ -35,7 +35,7 @@ export interface TestRelay extends Pick<Instance['parts'], OpenPart>, Pick<Insta
   metricsText(): Promise<string>;
   /** How many messages are open, by the metrics. */
   openMessages(): Promise<number>;
-  /** How often the store of sessions was used, by the metrics: for this operation, or for any. */
+  /** How many uses of the store of sessions have ended, by the metrics: of this operation, or of all. */
   sessionUses(operation?: 'get' | 'set' | 'touch' | 'destroy'): Promise<number>;
   /** The memory for the streams of runs in bytes, by the metrics. */
   runBytes(): Promise<number>;
@@ -108,8 +108,9 @@ export async function startRelay(
   const base = url + config.basePath;
   /** One metric alone: a whole scrape asks Redis, which may be away. */
   async function metric(name: string, labels?: Record<string, string>): Promise<number> {
-    const text = await instance.parts.metrics?.registry.getSingleMetricAsString(name);
-    return total(text ?? '', name, labels);
+    const { metrics } = instance.parts;
+    if (!metrics) throw new Error('This relay has no metrics.');
+    return total(await metrics.registry.getSingleMetricAsString(name), name, labels);
   }
   const relay: TestRelay = {
     ...instance.parts,
