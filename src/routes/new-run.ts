@@ -177,20 +177,18 @@ async function sendUntilTaken(services: BotServices, sending: MessageSending): P
 const CONFIRMED_MS = 1_000;
 
 /**
- * The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. A run that
- * nobody reads ends here.
+ * The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. If its last
+ * reader here has left, it is known first whether another instance reads it.
  */
 async function confirmAndRenew({ runs }: BotServices, { run, pacing }: MessageSending): Promise<void> {
   let known: Promise<void>;
   let askedAt: number;
   do {
-    run.checkReaders();
     known = run.readersKnown;
     await known;
     askedAt = performance.now();
     await runs.confirm(run);
     await pacing.renewSlot();
-    // Its last reader may have left meanwhile.
   } while (run.readersKnown !== known || performance.now() - askedAt > CONFIRMED_MS);
 }
 
