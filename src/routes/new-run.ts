@@ -177,8 +177,8 @@ async function sendUntilTaken(services: BotServices, sending: MessageSending): P
 const CONFIRMED_MS = 1_000;
 
 /**
- * The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. If its last
- * reader here has left, it is known first whether another instance reads it.
+ * The last step before each sending: confirms the run, and renews the slot, which may have expired meanwhile. If the last
+ * reader here has left, this first waits until it is known whether another instance reads the run.
  */
 async function confirmAndRenew({ runs }: BotServices, { run, pacing }: MessageSending): Promise<void> {
   let known: Promise<void>;

@@ -71,6 +71,8 @@ export class Run {
   carried: CarriedRun | undefined;
   /** Resolves when its end is stored, or that was tried. */
   stored: Promise<void> = Promise.resolve();
+  /** Resolves when it is known whether other instances read it; asked when its last reader here has left. */
+  readersKnown: Promise<void> = Promise.resolve();
   failure: unknown;
   head: RunHead | undefined;
   readonly readers = new Set<Reader>();
@@ -81,8 +83,6 @@ export class Run {
   /** Whether its conversation was stopped: if the service refuses it, it is not sent again. */
   private isStopped = false;
   private grace: NodeJS.Timeout | undefined;
-  /** Resolves when the last question for readers at other instances is answered. */
-  readersKnown: Promise<void> = Promise.resolve();
   /** While it has no reader: the session of the last one, and what has ended that reader or its session. */
   private binding: { readonly release: () => void; endedWith: Problem | undefined } | undefined;
 

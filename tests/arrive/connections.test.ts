@@ -283,7 +283,7 @@ describe('behind a running stream on one connection', () => {
     // Both end in order; the second one says that it is not complete, and half an event is dropped.
     expect(client.text().split(LAST_CHUNK)).toHaveLength(3);
     expect(client.text()).not.toContain('data: half');
-    await until(async () => (await pair.relay.openMessages()) === 0);
+    await pair.relay.untilOpen(0);
   });
 
   test('a message is not sent if its client leaves meanwhile', async () => {

@@ -27,7 +27,7 @@ let cookie: string;
 let id: string;
 let requestsBefore: number;
 beforeAll(async () => {
-  // As by default: with metrics, the store of sessions is wrapped.
+  // No metrics, as by default: they wrap the store of sessions.
   pair = await startRelayAndUpstream((socket) => socket.write(wholeStream('data: 1\n\n')), {
     METRICS_PORT: '',
   });

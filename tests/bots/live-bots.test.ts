@@ -65,7 +65,7 @@ async function keyOf(path?: string): Promise<string | number> {
 const logged = (msg: string) => pair.relay.logs.filter((line) => String(line.msg).startsWith(msg));
 /** Resolves once the files were reloaded `times` times with success. */
 const reloaded = (times = 1) => until(() => logged('reloaded').length === times);
-/** Resolves once the files could not be used, for the time `times`. */
+/** Resolves once so many reloads have failed. */
 const failed = (times = 1) => until(() => logged('reload failed').length === times);
 const fingerprint = (key: string) => secret(key).fingerprint;
 
@@ -206,6 +206,7 @@ describe('a bots file that changes', () => {
     ]);
     put('own-keys', CANARY.key);
     await reloaded(1);
+    expect(logged('reload failed')).toHaveLength(1);
     expect(await keyOf(OWN_PATH)).toBe(CANARY.key);
     put('own-keys', CANARY.secondKey);
     await reloaded(2);
@@ -237,6 +238,7 @@ describe('a reload that is asked for', () => {
     valid.add(CANARY.key);
     pair.relay.reload();
     expect(await keyOf()).toBe(CANARY.key);
+    expect(logged('reload failed')).toEqual([]);
   });
 });
 

@@ -53,7 +53,10 @@ async function startProvider(origin: string) {
   closings.push(provider.close);
   return provider;
 }
-/** Checks a relay whose users sign in at a real provider; `differs` makes the variables that only the relay, or only the check, has. */
+/**
+ * Checks a relay whose users sign in at a real provider. `differs` makes the variables that only the relay, or only the
+ * check, has.
+ */
 async function checkAtProvider(
   { more, ...setup }: Deployment = {},
   differs: (oidc: Environment) => Pick<Deployment, 'ofRelay' | 'ofCheck'> = () => ({}),

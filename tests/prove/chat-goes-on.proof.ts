@@ -57,9 +57,7 @@ async function openKillable(
 ): Promise<KillablePage> {
   const service = await startBotService({ keys: [CANARY.key], speed: { wordMs: 50 }, limit: 1000 });
   const counter = await countMessages(service.url);
-  const folder = freshFolder({
-    'users.json': usersFile(),
-  });
+  const folder = freshFolder({ 'users.json': usersFile() });
   const settings = { ...inFrontOf(counter.url), BOTS: 'demo/echo', OPERATIONS: 'message', CHAT_PAGE: 'on' };
   const start = () => startProcess({ folder, environment: { ...settings, ...environment } });
   let relay = start();

@@ -221,7 +221,10 @@ const start = () =>
 
 type Two = readonly [MeasuredInstance, MeasuredInstance];
 
-/** Starts an instance that gets the signal when `OF_EACH` messages wait for it in `lost`; `lost` resolves when it has exited. */
+/**
+ * Starts an instance that gets the signal when `OF_EACH` messages wait for it in `lost`. `lost` resolves when the instance
+ * has exited.
+ */
 async function startMortal(signal: NodeJS.Signals) {
   const instance = await start();
   const gone = Promise.withResolvers<unknown>();
@@ -301,8 +304,8 @@ type Open = Awaited<ReturnType<typeof openAt>>;
 const isSame = (one: Open, other: Open) => JSON.stringify(one) === JSON.stringify(other);
 
 /**
- * What they have open, once that equals `wanted` so many `times` in a row. Without `wanted`, it must be the same as the time
- * before. After `SETTLE_MS`, it is what they have then.
+ * What they have open, once that equals `wanted` so many `times` in a row. Without `wanted`, it must be the same as the
+ * time before. After `SETTLE_MS`, it is what they have then.
  */
 async function settled(instances: Two, times: number, wanted?: Open): Promise<Open> {
   let last = wanted;

@@ -473,7 +473,7 @@ describe('an end before the answer', () => {
       await closed;
       const line = await pair.relay.logLine(({ bot }) => bot === 'acme/helper');
       expect(line).toMatchObject({ outcome: 'client_closed', level: 'info' });
-      await until(async () => (await pair.relay.openMessages()) === 0);
+      await pair.relay.untilOpen(0);
       expect(pair.relay.logs.filter(({ level }) => level !== 'info' && level !== 'debug')).toEqual([]);
       expect(pair.upstream.sockets).toHaveLength(1);
     });

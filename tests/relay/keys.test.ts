@@ -180,7 +180,7 @@ describe('a key that was refused', () => {
     await until(() => rejected().length === 1);
     client.socket.destroy();
     expect(await line()).toMatchObject({ status: 499 });
-    await until(async () => (await relay.openMessages()) === 0);
+    await relay.untilOpen(0);
     expect(tried()).toEqual([A]);
   });
 });

@@ -213,7 +213,7 @@ describe('the answer of the service to the request for a live stream', () => {
 });
 
 test('a live stream is counted apart from those of messages, and has its log line', async () => {
-  const own = await startOwn((socket) => socket.write(openStream('data: 1\n\n')), {});
+  const own = await startOwn((socket) => socket.write(openStream('data: 1\n\n')));
   const values = async (...names: string[]) => {
     const text = await own.relay.metricsText();
     return names.map((name) => new RegExp(`^bot_relay_${name} (.*)$`, 'm').exec(text)?.[1]);

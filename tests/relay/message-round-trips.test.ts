@@ -44,7 +44,7 @@ async function start(environment: Record<string, string> = {}, limits: TestLimit
 async function nothingHeld(places = 0): Promise<void> {
   await runsEnded(all.redis);
   await until(async () => (await placesTaken()) <= places);
-  await until(async () => (await relayAt(0).openMessages()) === 0);
+  await relayAt(0).untilOpen(0);
 }
 
 const relayAt = (at: number) => all.relays[at] as TestRelay;
@@ -87,7 +87,7 @@ const INTERRUPTIONS: readonly Interruption[] = [
     what: 'its client, which leaves,',
     async act({ socket }) {
       socket.destroy();
-      // The instance hears of this first.
+      // Before the instance answers this, it knows that the client has left.
       await call(relayAt(0).port, '/healthz');
     },
     code: undefined,
@@ -189,7 +189,7 @@ describeWithRedis('a message at two instances', () => {
     const client = sayNew({ customChannelId: 'c1' });
     await hold.begun;
     await post(1, SUSPEND_PATH + CHANNEL);
-    await until(async () => (await relayAt(0).openMessages()) === 1);
+    await relayAt(0).untilOpen(1);
     hold.release();
     await client.closed;
     expect(client.text()).toContain('"code":"stopped"');
@@ -211,29 +211,32 @@ describeWithRedis('a message at two instances', () => {
   });
 });
 
-describeWithRedis('a message at an instance that hears of readers at other ones only after a second', () => {
-  beforeAll(() => start({}, { leases: { renewMs: 1, batchMs: 1_000 } }));
-  afterAll(() => all.close());
+describeWithRedis(
+  'a message, at an instance that learns only after a second whether another one reads it,',
+  () => {
+    beforeAll(() => start({}, { leases: { renewMs: 1, batchMs: 1_000 } }));
+    afterAll(() => all.close());
 
-  test.each(casesOf(INTERRUPTIONS, ROUND_TRIPS.slice(-1)))(
-    'is ended by $what before Redis is asked for $trip, and nothing of it is left',
-    endsAndLeavesNothing,
-  );
+    test.each(casesOf(INTERRUPTIONS, ROUND_TRIPS.slice(-1)))(
+      'is ended by $what before Redis is asked for $trip, and nothing of it is left',
+      endsAndLeavesNothing,
+    );
 
-  test('is sent for a reader at another instance if its own client leaves before its confirmation', async () => {
-    const requests = all.upstream.requests.length;
-    const hold = wire().hold('client', hashOf(CONFIRM));
-    const client = sayNew();
-    await hold.begun;
-    const other = say(1, cookie, idOf(messages));
-    await until(async () => (await relayAt(1).openMessages()) === 1);
-    client.socket.destroy();
-    hold.release();
-    await other.closed;
-    expect(statusOf(other)).toBe(200);
-    expect(all.upstream.requests).toHaveLength(requests + 1);
-  });
-});
+    test('is sent for a reader at another instance if its own client leaves before its confirmation', async () => {
+      const requests = all.upstream.requests.length;
+      const hold = wire().hold('client', hashOf(CONFIRM));
+      const client = sayNew();
+      await hold.begun;
+      const other = say(1, cookie, idOf(messages));
+      await relayAt(1).untilOpen(1);
+      client.socket.destroy();
+      hold.release();
+      await other.closed;
+      expect(statusOf(other)).toBe(200);
+      expect(all.upstream.requests).toHaveLength(requests + 1);
+    });
+  },
+);
 
 describeWithRedis('a message that its session’s limit refuses', () => {
   beforeAll(() => start({ CLIENT_LIMIT_PER_SESSION: '4' }));

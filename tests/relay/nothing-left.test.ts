@@ -79,7 +79,7 @@ async function givesAllBack(how: End): Promise<void> {
   await client.closed;
   if (ending !== undefined) expect(dechunk(client.text()).body.slice(0, 10_000)).toContain(ending);
   await until(async () => relay.held.bytes() === 0 && (await relay.runBytes()) === 0);
-  await until(async () => (await relay.openMessages()) === 0);
+  await relay.untilOpen(0);
   expect(await relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
   // The user has one place only.
   const next = await relay.send(await relay.signIn(), { body: OTHER_BODY });
@@ -238,7 +238,7 @@ describe('no timer is left of a message', () => {
     jest.spyOn(performance, 'now').mockReturnValue(performance.now());
     const timers = watchTimers();
     await send();
-    await until(async () => (await pair.relay.openMessages()) === 0);
+    await pair.relay.untilOpen(0);
     for (const [ms, count] of Object.entries(set))
       expect(timers(Number(ms))).toEqual({ set: count, left: 0 });
   });
@@ -257,7 +257,7 @@ describe('no timer is left of a message', () => {
     await client.waitFor('data: a');
     expect(getEventListeners(signal, 'abort')).toHaveLength(1);
     accepted.write(LAST_CHUNK);
-    await until(async () => (await pair.relay.openMessages()) === 0);
+    await pair.relay.untilOpen(0);
     await until(() => getEventListeners(signal, 'abort').length === 0);
   });
 });

@@ -158,7 +158,7 @@ describe('a stream passes', () => {
     await Promise.all(clients.map((client) => client.waitFor('data: a\n\n')));
     for (const socket of sockets) socket.write(LAST_CHUNK);
     await Promise.all(clients.map((client) => client.waitFor(LAST_CHUNK)));
-    await until(async () => (await relay.openMessages()) === 0);
+    await relay.untilOpen(0);
   });
 });
 

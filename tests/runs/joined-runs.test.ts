@@ -105,7 +105,7 @@ describe('the same message, sent again while it runs', () => {
     const clients = [pair.say()];
     await asked;
     clients.push(pair.say(), pair.byName());
-    await until(async () => (await pair.relay.openMessages()) === 3);
+    await pair.relay.untilOpen(3);
     pair.service.write(plainAnswer('500 No', []));
     for (const client of clients) expect(await errorEventOf(client)).toMatchObject(FAILURE);
     // It may have run, so that it is not sent again.
@@ -250,7 +250,7 @@ describe('with Last-Event-ID', () => {
     expect(await joined()).toEqual({ live: 0, ended: 0, resumed: 0 });
     const live = await begun(pair.say(), pair.byName());
     const second = pair.say({}, resumed('7'));
-    await until(async () => (await pair.relay.openMessages()) === 4);
+    await pair.relay.untilOpen(4);
     expect(await joined()).toEqual({ live: 2, ended: 0, resumed: 1 });
     finish(3);
     const rest = EVENTS.slice(3).join('');

@@ -160,7 +160,7 @@ describe('a run that its last client has left', () => {
   test('can be come back to before the service has answered', async () => {
     await leave(await beginUnanswered());
     const back = pair.say();
-    await until(async () => (await pair.relay.openMessages()) === 1);
+    await pair.relay.untilOpen(1);
     answer();
     expect(await bodyOf(back)).toBe(WHOLE);
     expect(requests()).toBe(1);
@@ -197,7 +197,7 @@ describe('a client that leaves before the message has left', () => {
     await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: String(windowMs), RATE_MAX_WAIT_MS: '600000' });
     await pair.say(OTHER).waitFor('run.init');
     const client = pair.say();
-    await until(async () => (await pair.relay.openMessages()) === 2);
+    await pair.relay.untilOpen(2);
     return client;
   }
 
@@ -212,7 +212,7 @@ describe('a client that leaves before the message has left', () => {
   test('does not, if another waits for it, or comes then', async () => {
     const client = await waiting(500);
     const second = pair.say();
-    await until(async () => (await pair.relay.openMessages()) === 3);
+    await pair.relay.untilOpen(3);
     await pair.leave(client);
     await second.waitFor('run.init');
     expect(requests()).toBe(2);
@@ -441,7 +441,7 @@ describe('the end of a session', () => {
   test('before the stream begins tells its own client that the answer is lost, and the others have it', async () => {
     const first = await beginUnanswered();
     const second = pair.say({}, { cookie: await pair.relay.signIn() });
-    await until(async () => (await pair.relay.openMessages()) === 2);
+    await pair.relay.untilOpen(2);
     await signOut(pair.cookie);
     const lost = { code: 'answer_lost', status: 502, maybeStarted: true };
     expect(await errorEventOf(first)).toMatchObject(lost);

@@ -402,6 +402,7 @@ async function endRuns(relays: readonly TestRelay[], say: JoinInstances['say']):
   for (const relay of relays) {
     const metrics = await relay.metricsText();
     expect(metrics).toMatch(/^bot_relay_open_streams 0$/m);
+    expect(metrics).toMatch(/^bot_relay_run_log_bytes 0$/m);
     expired += Number(/^bot_relay_runs_left_total\{outcome="expired"\} (\d+)$/m.exec(metrics)?.[1] ?? 0);
   }
   expect(expired).toBeGreaterThanOrEqual(Math.floor(RUNS / texts.length));

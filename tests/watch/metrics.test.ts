@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@j
 import type { Reservation } from '../../src/pace/budgets.ts';
 import type { ResumptionOutcome } from '../../src/relay/upstream/relay-observer.ts';
 import { secret } from '../../src/secret.ts';
-import { createMetrics } from '../../src/watch/metrics.ts';
+import { addProcessMetrics, createMetrics } from '../../src/watch/metrics.ts';
 import { type MetricsServer, startMetricsServer } from '../../src/watch/metrics-server.ts';
 import { call, expectProblem } from '../harness/clients/call.ts';
 import { failureOf } from '../harness/clients/error-event.ts';
@@ -447,6 +447,7 @@ describe('the bytes of files', () => {
 
 describe('the port of the metrics', () => {
   const { registry, readAtScrape } = createMetrics(['0123abcd']);
+  addProcessMetrics(registry);
   readAtScrape({
     checks: { accepting: async () => true, redis: async () => false },
     openMessages: () => 7,
@@ -467,6 +468,7 @@ describe('the port of the metrics', () => {
     expect(samples).toContainEqual({ name: 'bot_relay_ready', labels: { check: 'accepting' }, value: 1 });
     expect(samples).toContainEqual({ name: 'bot_relay_ready', labels: { check: 'redis' }, value: 0 });
     expect(samples).toContainEqual({ name: 'bot_relay_open_messages', labels: {}, value: 7 });
+    expect(samples.map(({ name }) => name)).toContain('process_resident_memory_bytes');
   });
 
   test('answers HEAD without a body', async () => {

@@ -5,6 +5,7 @@ import { createLogger } from '../../../src/logger.ts';
 import { type Instance, startInstance } from '../../../src/process/instance.ts';
 import type { RunLeases } from '../../../src/runs/run-store.ts';
 import { sleep } from '../clock/sleep.ts';
+import { until } from '../clock/until.ts';
 import { cheapHash } from './cheap-hash.ts';
 import { total } from './metric-samples.ts';
 import { scanAnswers } from './scan-answers.ts';
@@ -35,6 +36,8 @@ export interface TestRelay extends Pick<Instance['parts'], OpenPart>, Pick<Insta
   metricsText(): Promise<string>;
   /** How many messages are open, by the metrics. */
   openMessages(): Promise<number>;
+  /** Resolves once so many messages are open. */
+  untilOpen(count: number): Promise<void>;
   /** How many uses of the store of sessions have ended, by the metrics: of this operation, or of all. */
   sessionUses(operation?: 'get' | 'set' | 'touch' | 'destroy'): Promise<number>;
   /** The memory for the streams of runs in bytes, by the metrics. */
@@ -123,6 +126,7 @@ export async function startRelay(
     },
     metricsText: async () => instance.parts.metrics?.registry.metrics() ?? '',
     openMessages: () => metric('bot_relay_open_messages'),
+    untilOpen: (count) => until(async () => (await relay.openMessages()) === count),
     sessionUses: (operation) => metric('bot_relay_session_operations_total', operation && { operation }),
     runBytes: () => metric('bot_relay_run_log_bytes'),
     async signIn({ name, password } = USER) {

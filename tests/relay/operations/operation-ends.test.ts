@@ -187,7 +187,7 @@ describe('while the session of a suspend is checked,', () => {
     await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '1000', RATE_MAX_WAIT_MS: '60000' });
     await (await pair.relay.send(pair.cookie)).text();
     const waiting = pair.relay.send(pair.cookie);
-    await until(async () => (await pair.relay.openMessages()) === 1);
+    await pair.relay.untilOpen(1);
     const { checked, release } = holdCheck();
     const client = opened(rawClient(pair.relay.port, rawSuspend(pair)));
     await checked;
