@@ -564,13 +564,13 @@ describeInChromium('the methods of the element', () => {
       const first = chat.send('First');
       document.title = 'Listening';
       await first;
-      const rows: string[][] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '[]');
       await chat.newChat();
       // It is not taken for the second press of a double click.
       dispatchEvent(new KeyboardEvent('keydown'));
       await chat.send('Second');
       if (codes.join() !== 'ada') throw new Error(codes.join());
-      return rows[0]?.[3];
+      const rows: string[][] = JSON.parse(localStorage.getItem('bot-relay-chats') ?? '[]');
+      return rows.find((row) => row.includes('First'))?.[3];
     });
     await page.waitForFunction("document.title === 'Listening'");
     go();
@@ -581,6 +581,17 @@ describeInChromium('the methods of the element', () => {
     await page.locator('.answer', { hasText: 'You said: First' }).waitFor();
     await page.evaluate(() => document.querySelector('bot-chat')?.focus());
     expect(await focused(page)).toBe('input');
+  });
+
+  test('begin a chat at once after a message: the one before is in the list', async () => {
+    const page = await signedIn();
+    await page.locator('.empty').waitFor();
+    await page.evaluate(() => {
+      const chat = document.querySelector('bot-chat');
+      void chat?.send('First');
+      void chat?.newChat();
+    });
+    await page.getByRole('button', { name: 'First', exact: true }).waitFor();
   });
 
   test('open a chat before it is known who is signed in', async () => {

@@ -1,6 +1,6 @@
 import { botConversation } from '../channel/bot-conversation.ts';
 import { freshId } from '../channel/channel-opening.ts';
-import { textOf } from '../channel/channel-state.ts';
+import { oncePerFrame, textOf } from '../channel/channel-state.ts';
 import type { Channel, ChannelSnapshot } from '../channel/channel-types.ts';
 import { createChannel } from '../channel/create-channel.ts';
 import { defaultChannels } from '../channel/default-channel.ts';
@@ -48,7 +48,7 @@ export function chatsOf(client: BotClient): Chats {
 
 function newChats(client: BotClient): Chats {
   const { options } = internalsOf(client);
-  const { channel, go, tell, first } = switchable(client);
+  const { channel, go, now, tell, first } = switchable(client);
   const list = keptChats(client);
   const { user, all } = list;
   const keep = (id: string) => user() && defaultChannels(options).choose(user(), id);
@@ -60,18 +60,21 @@ function newChats(client: BotClient): Chats {
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
+    const left = now();
+    // What was said in it a moment ago is in its next frame.
+    oncePerFrame(() => noteIn(left, left.getSnapshot()))();
     go(channelOf(id));
     // A channel whose session is not known tells its listeners itself when it is.
     if (channel.getSnapshot().session) tell();
   }
-  const { note, noteAgain } = noting(client, channel, list);
+  const { noteIn, noteAgain } = noting(client, list);
   return {
     channel,
     all,
     keep: () => channel.id && keep(channel.id),
     open,
     begin: () => open(freshId()),
-    note,
+    note: (snapshot) => noteIn(now(), snapshot),
     rename(id, title) {
       const chat = all().find((one) => one.id === id);
       if (chat) list.put({ ...chat, title, isRenamed: true });
@@ -91,8 +94,8 @@ function newChats(client: BotClient): Chats {
   };
 }
 
-/** Makes the function that puts the open chat into the list, and the one that has it put there again. */
-function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnType<typeof keptChats>) {
+/** Makes the function that puts a chat into the list, and the one that has it put there again. */
+function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptChats>) {
   let noted = '';
   /** The chats for whose titles the bot service was asked. */
   const asked = new Set<string>();
@@ -110,9 +113,8 @@ function noting(client: BotClient, channel: Channel, { user, all, put }: ReturnT
     if (chat && !chat.isRenamed && title && title !== chat.title) put({ ...chat, title });
   }
   return {
-    note({ session, messages, isLoading }: ChannelSnapshot): void {
+    noteIn({ id = '' }: Channel, { session, messages, isLoading }: ChannelSnapshot): void {
       const question = messages.find(({ role }) => role === 'user');
-      const { id = '' } = channel;
       // The list is that of the user who is signed in now, and the snapshot may be of the one before.
       if (session?.user.id !== user() || !question || isLoading) return;
       const last = messages.at(-1);
@@ -160,7 +162,7 @@ function switchable(client: BotClient) {
   });
   const get = (_: Channel, name: keyof Channel) => (name === 'subscribe' ? subscribe : now[name]);
   const tell = () => [...ends.keys()].forEach((listener) => void listener());
-  return { first, go, tell, channel: new Proxy(first, { get }) };
+  return { first, go, tell, now: () => now, channel: new Proxy(first, { get }) };
 }
 
 const clients = new Map<string, BotClient>();
