@@ -484,10 +484,10 @@ new MutationObserver(() => {
   if (text !== (texts.at(-1) ?? '')) texts.push(text);
 }).observe(document.body, { subtree: true, childList: true, characterData: true });
 `;
-const signIn = ({ name, password }: typeof USER) => `fetch('/auth/login', {
+const SIGN_IN = `fetch('/auth/login', {
   method: 'POST',
   headers: { 'Content-Type': 'application/json' },
-  body: '${JSON.stringify({ username: name, password })}',
+  body: '${JSON.stringify({ username: USER.name, password: USER.password })}',
 }).then(() => {})`;
 const sendIn = async (page: Page, text: string) => {
   await page.getByLabel('Message').fill(text);
@@ -519,7 +519,8 @@ async function useHook(page: Page): Promise<void> {
 
 async function useAiSdk(page: Page): Promise<void> {
   const second = page.locator('[data-from=assistant] >> nth=1');
-  await page.evaluate(`${signIn(OTHER_USER)}.then(() => show())`);
+  const { name, password } = OTHER_USER;
+  await page.evaluate(`client.signIn('${name}', '${password}').then(() => show())`);
   await sendIn(page, 'Hello to all of you');
   await sees(page, '[data-from=assistant]', 'You said: Hello to all of you');
   await sendIn(page, 'Once more and many words');
@@ -541,7 +542,7 @@ async function useAiSdk(page: Page): Promise<void> {
 
 /** Says hello as the user does: by the button of the snippet, or by a suggestion of the chat. */
 async function sayHello(page: Page): Promise<void> {
-  await page.evaluate(signIn(USER));
+  await page.evaluate(SIGN_IN);
   await page.reload();
   await page.getByRole('button', { name: /^(Say hello|Hello)$/ }).click();
   await page.getByText('You said: Hello', { exact: true }).waitFor();
