@@ -123,7 +123,7 @@ describe('the log line', () => {
       ...{ level: 'debug', status: 200, outcome: 'ok', bytes: body.length },
     });
     expect(await lineOf('/healthz', { method: 'POST' })).toMatchObject({ level: 'info', status: 405 });
-    pair.relay.lifecycle.enter('leaving');
+    pair.relay.parts.lifecycle.enter('leaving');
     const notReady = { level: 'warn', status: 503, outcome: 'not_ready' };
     expect(await lineOf('/readyz')).toMatchObject(notReady);
   });
@@ -169,7 +169,7 @@ describe('the log line', () => {
     await start();
     const fault = (id: unknown) =>
       pair.relay.logLine(({ msg, requestId }) => msg === 'fault' && requestId === id);
-    jest.spyOn(pair.relay.open, 'add').mockImplementation(() => {
+    jest.spyOn(pair.relay.parts.open, 'add').mockImplementation(() => {
       throw new Error('a fault of ours');
     });
     const answer = await call(pair.relay.port, BOT_PATH, {
@@ -185,7 +185,7 @@ describe('the log line', () => {
     expect(await fault(requestId)).toMatchObject({ level: 'error', err: { message: 'a fault of ours' } });
     const cause = new Error('the store is away');
     const away = new Problem('session_store_unavailable', 'Away.', { retryAfter: 1, cause });
-    jest.spyOn(pair.relay.sessions, 'get').mockRejectedValue(away);
+    jest.spyOn(pair.relay.parts.sessions, 'get').mockRejectedValue(away);
     const line = await lineOf('/auth/session', { headers: { Cookie: pair.cookie } });
     expect(line).toMatchObject({ level: 'warn', status: 503, outcome: 'session_store_unavailable' });
     expect(await fault(line.requestId)).toMatchObject({ err: { message: 'the store is away' } });

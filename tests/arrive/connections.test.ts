@@ -560,12 +560,12 @@ test('while the relay drains, a message on an open connection is answered with 5
   };
   const notReady = [503, { status: 'not ready', checks: { accepting: 'failed' } }];
   expect(await probe('/readyz')).toEqual([200, { status: 'ready', checks: { accepting: 'ok' } }]);
-  pair.relay.lifecycle.enter('leaving');
+  pair.relay.parts.lifecycle.enter('leaving');
   expect(await probe('/readyz')).toEqual(notReady);
   expectNobody(await call(pair.relay.port, '/auth/session'));
   const client = await openIdle();
   const before = client.text().length;
-  pair.relay.lifecycle.enter('draining');
+  pair.relay.parts.lifecycle.enter('draining');
   client.socket.write(rawMessage({ cookie: pair.cookie }));
   expect((await client.closed).error).toBeUndefined();
   const answer = parseAnswer(client.text().slice(before));

@@ -63,7 +63,7 @@ async function expectReplaced({ cookie, user }: Guest): Promise<void> {
   const next = await becomeGuest(cookie);
   expect([next.user === user, idOf(next.cookie) === idOf(cookie)]).toEqual([false, false]);
   expectNobody(await session(cookie));
-  expect(await stored(relay.sessions, idOf(cookie))).toBeNull();
+  expect(await stored(relay.parts.sessions, idOf(cookie))).toBeNull();
 }
 
 describe('POST /auth/guest', () => {
@@ -86,7 +86,7 @@ describe('POST /auth/guest', () => {
   test('is 503 if the session cannot be extended, and the guest stays the same', async () => {
     const { cookie, user } = await becomeGuest();
     const away = new Problem('session_store_unavailable', 'Try again.', { retryAfter: 1 });
-    jest.spyOn(relay.sessions, 'extend').mockRejectedValueOnce(away);
+    jest.spyOn(relay.parts.sessions, 'extend').mockRejectedValueOnce(away);
     const answer = await post('/auth/guest', cookie);
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers).not.toHaveProperty('set-cookie');
@@ -96,19 +96,22 @@ describe('POST /auth/guest', () => {
   test('keeps the session of a guest who has one, and extends it to its absolute limit at most', async () => {
     const { cookie, user } = await becomeGuest();
     const absoluteExpiresAt = Date.now() + 5 * MINUTE;
-    await change(relay.sessions, idOf(cookie), { idleExpiresAt: Date.now() + MINUTE, absoluteExpiresAt });
+    await change(relay.parts.sessions, idOf(cookie), {
+      idleExpiresAt: Date.now() + MINUTE,
+      absoluteExpiresAt,
+    });
     const again = await post('/auth/guest', cookie);
     expect([again.status, userOf(again)]).toEqual([200, user]);
     expect(again.headers).not.toHaveProperty('set-cookie');
     const limits = { idleExpiresAt: absoluteExpiresAt, absoluteExpiresAt };
-    expect(await stored(relay.sessions, idOf(cookie))).toMatchObject(limits);
+    expect(await stored(relay.parts.sessions, idOf(cookie))).toMatchObject(limits);
     const shown = new Date(absoluteExpiresAt).toISOString();
     expect(JSON.parse(again.body)).toMatchObject({ idleExpiresAt: shown, absoluteExpiresAt: shown });
   });
 
   test('after the end of a session begins one of another guest', async () => {
     const guest = await becomeGuest();
-    await change(relay.sessions, idOf(guest.cookie), { idleExpiresAt: Date.now() - 1 });
+    await change(relay.parts.sessions, idOf(guest.cookie), { idleExpiresAt: Date.now() - 1 });
     await expectReplaced(guest);
   });
 
@@ -128,8 +131,8 @@ describe('POST /auth/guest', () => {
 
   test('does not restore a session that is logged out during the request', async () => {
     const guest = await becomeGuest();
-    const extend = relay.sessions.extend.bind(relay.sessions);
-    jest.spyOn(relay.sessions, 'extend').mockImplementation(async (...args) => {
+    const extend = relay.parts.sessions.extend.bind(relay.parts.sessions);
+    jest.spyOn(relay.parts.sessions, 'extend').mockImplementation(async (...args) => {
       await post('/auth/logout', guest.cookie);
       return extend(...args);
     });
@@ -154,7 +157,7 @@ describe('POST /auth/guest', () => {
   });
 
   test('is refused from another origin, and by another method, without a cookie', async () => {
-    const set = jest.spyOn(relay.sessions, 'set');
+    const set = jest.spyOn(relay.parts.sessions, 'set');
     for (const [method, headers, status] of [
       ['POST', { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://other.example.net' }, 403],
       ['OPTIONS', { Origin: ALLOWED, 'Access-Control-Request-Method': 'POST' }, 204],
@@ -187,7 +190,7 @@ describe('a message', () => {
   });
 
   test('of nobody is answered with 401, and begins no session', async () => {
-    const set = jest.spyOn(relay.sessions, 'set');
+    const set = jest.spyOn(relay.parts.sessions, 'set');
     const before = upstream.requests.length;
     for (const cookie of ['', signedCookie('x'.repeat(32), CANARY.sessionSecret, 'guest')]) {
       const answer = await send(cookie, { Accept: 'text/html' });

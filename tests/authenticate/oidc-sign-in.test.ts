@@ -105,7 +105,7 @@ describe('a sign-in at the identity provider', () => {
     const before = Date.now();
     const here = await startOwn({ limits: { idleMs: 60_000, absoluteMs: 120_000 } });
     await here.signIn();
-    const held = await stored(here.relay.sessions, here.sessionId() as string);
+    const held = await stored(here.relay.parts.sessions, here.sessionId() as string);
     expect(held).toEqual({
       user: { id: 'ada', name: 'Ada' },
       startedAt: expect.any(Number),
@@ -201,7 +201,7 @@ describe.each(['strict', 'lax'])('a sign-in with a live session and a %s cookie'
     before = browser.sessionId() as string;
   });
   afterAll(() => here.close());
-  const isStored = async (id: string) => (await stored(here.relay.sessions, id)) !== null;
+  const isStored = async (id: string) => (await stored(here.relay.parts.sessions, id)) !== null;
   /** Expects that the session `old` has ended, and that the browser has another one. */
   async function expectReplaced(old = before): Promise<void> {
     const after = browser.sessionId() as string;
@@ -275,7 +275,7 @@ describe('the previous session', () => {
     browser.jar.set('bot_relay_session', `${'planted-'.repeat(4)}.${'x'.repeat(43)}`);
     await browser.signIn();
     expect(browser.sessionId()).not.toContain('planted-');
-    expect(await stored(oidc.relay.sessions, 'planted-'.repeat(4))).toBeNull();
+    expect(await stored(oidc.relay.parts.sessions, 'planted-'.repeat(4))).toBeNull();
   });
 });
 
@@ -448,14 +448,14 @@ describe('a callback', () => {
   });
 
   test('whose user may have been signed out meanwhile leaves no session', async () => {
-    await oidc.relay.sessions.removeUser('ada');
+    await oidc.relay.parts.sessions.removeUser('ada');
     const back = await goodCallback();
     const away = new Problem('session_store_unavailable', 'Not now.');
-    jest.spyOn(oidc.relay.sessions, 'removedSince').mockRejectedValue(away);
+    jest.spyOn(oidc.relay.parts.sessions, 'removedSince').mockRejectedValue(away);
     const answer = await browser.comeBack(back);
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(String(answer.headers['set-cookie'])).not.toContain('bot_relay_session');
-    expect(await oidc.relay.sessions.removeUser('ada')).toBe(0);
+    expect(await oidc.relay.parts.sessions.removeUser('ada')).toBe(0);
   });
 });
 

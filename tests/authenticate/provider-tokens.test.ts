@@ -48,7 +48,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   Object.assign(provider, usual);
-  for (const name of ['ada', 'bob']) await relay.sessions.removeUser(name);
+  for (const name of ['ada', 'bob']) await relay.parts.sessions.removeUser(name);
 });
 afterEach(() => void jest.restoreAllMocks());
 afterAll(async () => {
@@ -445,7 +445,7 @@ describeWithRedis('a logout token at one of several instances', () => {
     all.wire?.cut();
     expectProblem(await post(token, at(1)), 503, 'session_store_unavailable');
     all.wire?.mend();
-    await until(async () => (await at(1).redis?.answers()) === true);
+    await until(async () => (await at(1).parts.redis?.answers()) === true);
     expect(await isLive(cookie, at(1))).toBe(true);
     expectTaken(await post(token, at(1)));
     expect(await isLive(cookie, at(1))).toBe(false);
@@ -496,8 +496,8 @@ describe('signing out', () => {
     const [here, other] = [1, 2].map(() => startRelay('http://127.0.0.1:9', signInAt(own.issuer)));
     const [one, never] = [await here, await other] as [TestRelay, TestRelay];
     const { cookie } = await signInWith(one.port);
-    const held = (await stored(one.sessions, idOf(cookie))) as Session;
-    await never.sessions.set(sessionKey(idOf(cookie)), held);
+    const held = (await stored(one.parts.sessions, idOf(cookie))) as Session;
+    await never.parts.sessions.set(sessionKey(idOf(cookie)), held);
     const without = { status: 200, body: '{"logoutUrl":null}' };
     expect([await isLive(cookie, one), await logout(cookie, one)]).toMatchObject([true, without]);
     await own.close();

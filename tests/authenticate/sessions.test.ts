@@ -48,9 +48,9 @@ const ask = (path: string, Cookie = cookie, method = 'GET') =>
   call(relay.port, path, { method, headers: { Cookie } });
 const session = (Cookie = cookie) => ask('/auth/session', Cookie);
 const logout = () => ask('/auth/logout', cookie, 'POST');
-const held = () => stored(relay.sessions, id);
+const held = () => stored(relay.parts.sessions, id);
 const sent = () => pair.upstream.requests.length - requestsBefore;
-const writesOf = ({ sessions }: TestRelay = relay) => {
+const writesOf = ({ parts: { sessions } }: TestRelay = relay) => {
   const spies = (['set', 'extend', 'remove'] as const).map((name) => jest.spyOn(sessions, name));
   return () => spies.map((spy) => spy.mock.calls.length);
 };
@@ -58,7 +58,7 @@ const writesOf = ({ sessions }: TestRelay = relay) => {
 describe('a session', () => {
   test('is never extended by GET /auth/session, and once by a message, to its absolute limit at most', async () => {
     const now = Date.now();
-    await change(relay.sessions, id, {
+    await change(relay.parts.sessions, id, {
       ...{ idleExpiresAt: now + MINUTE, absoluteExpiresAt: now + 2 * MINUTE },
     });
     const [before, writes] = [await held(), writesOf()];
@@ -78,7 +78,7 @@ describe('a session', () => {
   test.each(['idleExpiresAt', 'absoluteExpiresAt'])(
     'expires at %s, and no request restores it',
     async (limit) => {
-      await change(relay.sessions, id, { [limit]: Date.now() - 1 });
+      await change(relay.parts.sessions, id, { [limit]: Date.now() - 1 });
       const [before, writes] = [await held(), writesOf()];
       expectNobody(await session());
       expect((await relay.send(cookie)).status).toBe(401);
@@ -91,7 +91,7 @@ describe('a session', () => {
     ['it is removed', async () => 'removed' as const, 401],
     ['it is missing', async () => 'missing' as const, 401],
   ])('that cannot be extended, since %s, sends no message', async (_why, extend, status) => {
-    jest.spyOn(relay.sessions, 'extend').mockImplementation(extend);
+    jest.spyOn(relay.parts.sessions, 'extend').mockImplementation(extend);
     expect(await relay.send(cookie)).toMatchObject({ status });
     expect(sent()).toBe(0);
   });
@@ -120,7 +120,7 @@ describe('a session', () => {
 
 describe('a request', () => {
   test('with a forged cookie has no session, and the store is not asked', async () => {
-    const reads = jest.spyOn(relay.sessions, 'get');
+    const reads = jest.spyOn(relay.parts.sessions, 'get');
     for (const forged of [
       `bot_relay_session=${id}`,
       signedCookie(id, 'another-secret-another-secret-0123456789'),
@@ -136,7 +136,7 @@ describe('a request', () => {
   });
 
   test('whose session cannot be read from the store is answered with 503, never as anonymous', async () => {
-    jest.spyOn(relay.sessions, 'get').mockRejectedValue(AWAY);
+    jest.spyOn(relay.parts.sessions, 'get').mockRejectedValue(AWAY);
     const answer = await session();
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers['retry-after']).toBe('1');
@@ -182,10 +182,10 @@ describe('a logout', () => {
   });
 
   test('is not undone by a message that has read the session before', async () => {
-    const extend = relay.sessions.extend.bind(relay.sessions);
+    const extend = relay.parts.sessions.extend.bind(relay.parts.sessions);
     const loggedOut = Promise.withResolvers<void>();
     const extending = new Promise<void>((resolve) => {
-      jest.spyOn(relay.sessions, 'extend').mockImplementation(async (...args) => {
+      jest.spyOn(relay.parts.sessions, 'extend').mockImplementation(async (...args) => {
         resolve();
         await loggedOut.promise;
         return extend(...args);
@@ -205,7 +205,7 @@ describe('a logout', () => {
     ['/auth/logout', 'remove'],
     ['/auth/logout-all', 'removeUser'],
   ] as const)('at %s while the store fails is 503, and changes nothing', async (path, method) => {
-    const fails = jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
+    const fails = jest.spyOn(relay.parts.sessions, method).mockRejectedValue(AWAY);
     const answer = await ask(path, cookie, 'POST');
     expectProblem(answer, 503, 'session_store_unavailable');
     expect(answer.headers).not.toHaveProperty('set-cookie');
@@ -264,8 +264,8 @@ describe('a sign-in with a password', () => {
   test.each(['remove', 'set'] as const)(
     'is 503 without a cookie if the store fails at %s',
     async (method) => {
-      const set = jest.spyOn(relay.sessions, 'set');
-      jest.spyOn(relay.sessions, method).mockRejectedValue(AWAY);
+      const set = jest.spyOn(relay.parts.sessions, 'set');
+      jest.spyOn(relay.parts.sessions, method).mockRejectedValue(AWAY);
       const answer = await login(GOOD, cookie);
       expectProblem(answer, 503, 'session_store_unavailable');
       expect(answer.body).not.toContain('away');
@@ -275,16 +275,16 @@ describe('a sign-in with a password', () => {
   );
 
   test('stores nothing and sets no cookie if all sessions of the user end meanwhile', async () => {
-    const { startTime } = relay.sessions;
-    jest.spyOn(relay.sessions, 'startTime').mockImplementationOnce(async (owner) => {
+    const { startTime } = relay.parts.sessions;
+    jest.spyOn(relay.parts.sessions, 'startTime').mockImplementationOnce(async (owner) => {
       const time = await startTime(owner);
-      await relay.sessions.removeUser(owner.userId);
+      await relay.parts.sessions.removeUser(owner.userId);
       return time;
     });
     const answer = await login();
     expectProblem(answer, 400, 'sign_in_failed');
     expect(answer.headers).not.toHaveProperty('set-cookie');
-    expect(await relay.sessions.removeUser(USER.name)).toBe(0);
+    expect(await relay.parts.sessions.removeUser(USER.name)).toBe(0);
   });
 
   test('gives another id than the session before, which it ends', async () => {

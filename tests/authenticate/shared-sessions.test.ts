@@ -189,7 +189,7 @@ describeWithRedis('a sign-in at the identity provider, at several instances', ()
     const ended = await browser.comeBack(await browser.atProvider(url));
     expect(ended).toMatchObject({ status: 302, headers: { location: '/chat' } });
     for (const one of oidc.relays) {
-      expect(await stored(one.sessions, before)).toBeNull();
+      expect(await stored(one.parts.sessions, before)).toBeNull();
       browser.relay = one;
       expect(isSignedIn(await browser.session())).toBe(true);
     }
@@ -207,7 +207,7 @@ describeWithRedis('a sign-in at the identity provider, at several instances', ()
     expect(page.body).toContain('href="/auth/login?returnTo=%2Fchat"');
     expect(browser.sessionId()).toBeUndefined();
     await redis.start();
-    await until(async () => (await oidc.relay.redis?.answers()) === true);
+    await until(async () => (await oidc.relay.parts.redis?.answers()) === true);
     // The code is not used and the sign-in not over, so a reload finishes it.
     expect((await browser.comeBack(back)).status).toBe(302);
     expect(isSignedIn(await browser.session())).toBe(true);

@@ -167,7 +167,7 @@ describe('its link', () => {
 
   test('keeps the return path at an instance that shuts down, which closes the connection', async () => {
     own = await startOidc();
-    own.relay.lifecycle.enter('draining');
+    own.relay.parts.lifecycle.enter('draining');
     const page = await visit('/auth/login?returnTo=/chat', {}, own.relay);
     expect(page).toMatchObject({ status: 503, headers: { 'content-type': HTML, 'retry-after': '1' } });
     expect(page.headers.connection).toBe('close');

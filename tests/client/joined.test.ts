@@ -93,7 +93,7 @@ describe('at a relay, a message whose connection breaks', () => {
         const { said, error, calls } = await say(
           (data, { relay, emit, finish, upstream }) => {
             if (data !== 1) return;
-            relay.open.endAll(new Problem('draining', 'No.'));
+            relay.parts.open.endAll(new Problem('draining', 'No.'));
             void until(() => upstream.requests.length > 1).then(() => {
               emit(event(2, 8));
               finish();
@@ -112,7 +112,7 @@ describe('at a relay, a message whose connection breaks', () => {
       'ends with the words of the relay after its shutdown, without an id',
       async () => {
         const { said, error, calls } = await say((_, { relay }) =>
-          relay.open.endAll(new Problem('draining', 'No.')),
+          relay.parts.open.endAll(new Problem('draining', 'No.')),
         );
         const { code, message } = LOST_BY_SHUTDOWN;
         expect(error).toMatchObject({ code: 'answer_lost', message, retryable: false, maybeStarted: true });

@@ -331,7 +331,7 @@ describe('a message is sent once when', () => {
   test('the relay shuts down, which sends nothing and answers with Retry-After', async () => {
     const { client, relay, upstream, close } = await startClientPair(() => {});
     closers.push(close);
-    relay.lifecycle.enter('draining');
+    relay.parts.lifecycle.enter('draining');
     const { error } = await readAll(client.send('hi'));
     expect(error).toMatchObject({ code: 'draining', status: 503, retryAfter: 1, requestId: ID });
     expect(upstream.requests).toHaveLength(0);

@@ -114,7 +114,7 @@ describeWithRedis('two relays', () => {
           const before = upstream.requests.length;
           const answer = send(sent, cookie);
           await until(() => upstream.requests.length > before);
-          for (const { open } of relays) open.endAll(new Problem(ended, 'Gone.'));
+          for (const { parts } of relays) parts.open.endAll(new Problem(ended, 'Gone.'));
           const { status, body } = await answer;
           const isStream = body.startsWith('event: error\n');
           const { code } = isStream ? errorEventIn(body) : (JSON.parse(body) as { code: string });

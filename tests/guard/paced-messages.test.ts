@@ -76,7 +76,7 @@ async function start(
   return {
     ...{ started: pair.started, upstream: pair.upstream, relays, cookies, wire, send },
     async sendWaiting(n) {
-      const { budgets } = relays[n % relays.length] as TestRelay;
+      const { budgets } = (relays[n % relays.length] as TestRelay).parts;
       const [reserve, cancel] = [jest.spyOn(budgets, 'reserve'), jest.spyOn(budgets, 'cancel')];
       const leaving = new AbortController();
       const left = send(n, { signal: leaving.signal }).catch(() => 'left');
@@ -164,7 +164,12 @@ describe('with budgets in memory,', () => {
 
   test('a message that waits ends with its session, or with the grace of a shutdown, and is never sent', async () => {
     const { relays, cookies, send, started } = await start(false, LONG);
-    const [{ url, open, budgets }] = relays as [TestRelay];
+    const [
+      {
+        url,
+        parts: { open, budgets },
+      },
+    ] = relays as [TestRelay];
     await send(0);
     const reserve = jest.spyOn(budgets, 'reserve');
     const waits = (count: number) => until(() => isGranted(reserve, count - 1));
@@ -213,7 +218,7 @@ describe('with budgets in memory,', () => {
 
   test('it is not sent again if its client leaves during the pause, and its slot is given back', async () => {
     const { relays, send, started } = await start(false, { RATE_MAX_WAIT_MS: '120000' }, [busy('60')]);
-    const { budgets } = relays[0] as TestRelay;
+    const { budgets } = (relays[0] as TestRelay).parts;
     const [pause, cancel] = [jest.spyOn(budgets, 'pause'), jest.spyOn(budgets, 'cancel')];
     const leaving = new AbortController();
     const left = send(0, { signal: leaving.signal }).catch(() => 'left');
@@ -227,7 +232,7 @@ describe('with budgets in memory,', () => {
 
   test('all that the budget allows go when a pause is over', async () => {
     const { relays, send, started } = await start(false, { RATE_LIMIT: '100' });
-    await relays[0]?.budgets.pause(BOT, 200);
+    await relays[0]?.parts.budgets.pause(BOT, 200);
     const answers = await Promise.all(range(8).map((n) => send(n)));
     expect(answers.map(({ status }) => status)).toEqual(range(8).map(() => 200));
     expect(started()).toHaveLength(8);
@@ -240,7 +245,7 @@ describeWithRedis('with budgets in Redis, at two instances,', () => {
   test('a waiting message is not started after Redis went away', async () => {
     const { wire, relays, send, started } = await start(true, { ...LONG, RATE_WINDOW_MS: '2000' });
     await send(0);
-    const reserve = jest.spyOn((relays[0] as TestRelay).budgets, 'reserve');
+    const reserve = jest.spyOn((relays[0] as TestRelay).parts.budgets, 'reserve');
     const waiting = send(2);
     await until(() => isGranted(reserve, 0));
     wire?.cut();

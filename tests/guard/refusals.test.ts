@@ -469,7 +469,7 @@ describe.each<[string, Record<string, string>, (relay: TestRelay) => unknown, Om
   [
     'while the relay drains',
     {},
-    (relay) => relay.lifecycle.enter('draining'),
+    (relay) => relay.parts.lifecycle.enter('draining'),
     { status: 503, code: 'draining', retryable: 'new message' },
   ],
   [

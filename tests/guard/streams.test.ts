@@ -232,7 +232,7 @@ describe('streams counted in memory:', () => {
   test('a client that leaves while its place is requested keeps none, and its message is not sent', async () => {
     await start(false);
     const cookie = await signIn();
-    const { streams } = first();
+    const { streams } = first().parts;
     const acquire = streams.acquire.bind(streams);
     const asked = Promise.withResolvers<() => void>();
     const released = Promise.withResolvers<void>();
@@ -322,8 +322,8 @@ describe('live streams', () => {
     const cookie = await signIn();
     expect(await statuses(live, [cookie])).toEqual([200]);
     const [reserve, cancel] = (['reserve', 'cancel'] as const).map((name) =>
-      jest.spyOn(first().budgets, name),
-    ) as [jest.SpiedFunction<TestRelay['budgets']['reserve']>, jest.SpiedFunction<() => unknown>];
+      jest.spyOn(first().parts.budgets, name),
+    ) as [jest.SpiedFunction<TestRelay['parts']['budgets']['reserve']>, jest.SpiedFunction<() => unknown>];
     for (const n of range(3)) {
       const headers = [`X-Request-Id: left-waiting-${n}`];
       const client = keep(openLive({ relay: first(), cookie }, { headers }));

@@ -326,7 +326,7 @@ describe('shutting down', () => {
     await client.waitFor('100 Continue');
     const closing = pair.relay.close();
     pass(0);
-    await until(() => pair.relay.lifecycle.isDraining());
+    await until(() => pair.relay.parts.lifecycle.isDraining());
     pass(FINAL_EVENT_MS);
     await closing;
     await client.closed;
@@ -340,7 +340,7 @@ describe('shutting down', () => {
     // There is no check of silent connections here.
     jest.spyOn(globalThis, 'setInterval').mockImplementation(() => setTimeout(() => {}, 0));
     const closing = pair.relay.close();
-    await until(() => pair.relay.lifecycle.isDraining());
+    await until(() => pair.relay.parts.lifecycle.isDraining());
     pair.upstream.sockets[0]?.write(Buffer.concat([chunk('data: 1\n\n'), Buffer.from(LAST_CHUNK)]));
     await closing;
     await client.closed;
@@ -355,7 +355,7 @@ describe('shutting down', () => {
     // The check of silent connections does not come.
     jest.spyOn(globalThis, 'setInterval').mockImplementation(() => setTimeout(() => {}, 0));
     const closing = pair.relay.close();
-    await until(() => pair.relay.lifecycle.isDraining());
+    await until(() => pair.relay.parts.lifecycle.isDraining());
     client.socket.write(rawMessage({ cookie: pair.cookie }));
     await client.closed;
     expectProblem(parseAnswer(client.text()), 503, 'draining');

@@ -338,7 +338,7 @@ describe('an end before the answer', () => {
 
   const logOut = () =>
     call(pair.relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: pair.cookie } });
-  const endAll = () => pair.relay.open.endAll(new Problem('draining', 'Gone.', { retryAfter: 1 }));
+  const endAll = () => pair.relay.parts.open.endAll(new Problem('draining', 'Gone.', { retryAfter: 1 }));
   async function shutDown() {
     await pair.relay.close();
     pair.relay.close = async () => {};

@@ -158,7 +158,7 @@ describe('a resumption', () => {
   test('is given up if there is no room to hold what it repeats', async () => {
     await ask([opens(BEGUN), opens(DELTA)]);
     await client.waitFor(BEGUN);
-    const { held } = pair.relay;
+    const { held } = pair.relay.parts;
     const room = held.maxBytes - held.bytes();
     expect(held.take(room)).toBe(true);
     pair.upstream.sockets[0]?.resetAndDestroy();
@@ -226,7 +226,7 @@ test('a service that begins a new run where one is resumed is aborted, and no st
   client = pair.ask({ headers: ['Connection: close'] });
   await client.waitFor(KEPT);
   // No message is kept for another sending.
-  expect(pair.relay.held.bytes()).toBe(0);
+  expect(pair.relay.parts.held.bytes()).toBe(0);
   pair.upstream.sockets.at(-1)?.destroy();
   await client.closed;
   expect(pair.upstream.requests).toHaveLength(3);

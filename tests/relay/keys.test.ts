@@ -162,7 +162,7 @@ describe('a key that was refused', () => {
   test('does not lose its message, which waits for another slot, even if RATE_MAX_WAIT_MS is 0', async () => {
     const environment = { RATE_LIMIT: '1', RATE_WINDOW_MS: '500', RATE_MAX_WAIT_MS: '0' };
     const { send, tried, relay, line } = await start({ [A]: 401 }, { environment });
-    const asked = jest.spyOn(relay.budgets, 'start');
+    const asked = jest.spyOn(relay.parts.budgets, 'start');
     const from = performance.now();
     expect((await send()).status).toBe(200);
     expect(performance.now() - from).toBeGreaterThanOrEqual(500);
@@ -209,7 +209,7 @@ describe('a stream whose resumption is refused', () => {
       { level: 'warn', attempt: 1, outcome: 'key_rejected', cause: `status ${status}` },
     ]);
     expect(rejected()).toHaveLength(status === 401 ? 2 : 0);
-    expect(relay.held.bytes()).toBe(0);
+    expect(relay.parts.held.bytes()).toBe(0);
   });
 
   test('is resumed with the keys of now, if they were replaced since it began', async () => {

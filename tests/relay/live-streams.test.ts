@@ -264,7 +264,14 @@ describe('the end of live streams', () => {
     relay.logLine(({ bot }) => bot === 'acme/helper');
 
   /** Holds the next check of a session, after it was read or before, until `release` is called. */
-  function holdCheck({ relay: { sessions } }: RelayAndUpstream, isRead: boolean) {
+  function holdCheck(
+    {
+      relay: {
+        parts: { sessions },
+      },
+    }: RelayAndUpstream,
+    isRead: boolean,
+  ) {
     const get = sessions.get.bind(sessions);
     const checked = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();
@@ -368,7 +375,7 @@ describe('the end of live streams', () => {
       const client = openKind(pair, kind);
       await checked;
       const closed = pair.relay.close();
-      await until(() => pair.relay.lifecycle.isDraining());
+      await until(() => pair.relay.parts.lifecycle.isDraining());
       release();
       await client.waitFor('"code":"draining"');
       expect(parseAnswer(client.text()).status).toBe(503);

@@ -34,7 +34,7 @@ async function start(environment: Record<string, string> = {}, limits: TestLimit
   all = await startJoinInstances(2, { ...BUDGET, ...environment }, answer, limits);
   cookie = all.cookie;
   // The listener of the instance itself was added before this one, so it is called first.
-  relayAt(0).sessions.listen({ removed: () => void heard++, missed() {} });
+  relayAt(0).parts.sessions.listen({ removed: () => void heard++, missed() {} });
   // From now on Redis has loaded the scripts, and instance 0 knows its bot's connection.
   for (let n = 0; n < 2; n++) await sayNew().closed;
   await nothingHeld();
@@ -152,7 +152,7 @@ async function endsAndLeavesNothing({ text, act, code }: Case): Promise<void> {
   await next.closed;
   expect(statusOf(next)).toBe(200);
   expect(all.upstream.requests).toHaveLength(requests + 1);
-  await until(async () => (await relayAt(0).redis?.answers()) === true);
+  await until(async () => (await relayAt(0).parts.redis?.answers()) === true);
 }
 
 describeWithRedis('a message at two instances', () => {

@@ -74,11 +74,11 @@ async function givesAllBack(how: End): Promise<void> {
   pairs.push(pair);
   const { relay } = pair;
   const client = pair.ask({ body: BODY, headers: ['Connection: close'] });
-  await until(() => relay.held.bytes() === held);
+  await until(() => relay.parts.held.bytes() === held);
   await end({ ...pair, client, sockets });
   await client.closed;
   if (ending !== undefined) expect(dechunk(client.text()).body.slice(0, 10_000)).toContain(ending);
-  await until(async () => relay.held.bytes() === 0 && (await relay.runBytes()) === 0);
+  await until(async () => relay.parts.held.bytes() === 0 && (await relay.runBytes()) === 0);
   await relay.untilOpen(0);
   expect(await relay.metricsText()).toMatch(/^bot_relay_open_streams 0$/m);
   // The user has one place only.
@@ -94,7 +94,7 @@ const BROKEN = code('upstream_stream_broken');
 /** What can end a stream at any time, and what the client is told. */
 const ENDED: [why: string, end: End['end'], ending: string | undefined][] = [
   ['is aborted by its client', ({ client }) => client.socket.destroy(), undefined],
-  ['has reached its deadline', ({ relay }) => relay.open.endAll(TOO_LONG), code('deadline_exceeded')],
+  ['has reached its deadline', ({ relay }) => relay.parts.open.endAll(TOO_LONG), code('deadline_exceeded')],
   [
     'ends with its session',
     ({ relay, cookie }) => call(relay.port, '/auth/logout', { method: 'POST', headers: { Cookie: cookie } }),
@@ -102,7 +102,7 @@ const ENDED: [why: string, end: End['end'], ending: string | undefined][] = [
   ],
   [
     'is ended by a shutdown',
-    ({ relay }) => relay.open.endAll(new Problem('draining', 'Shutting down.')),
+    ({ relay }) => relay.parts.open.endAll(new Problem('draining', 'Shutting down.')),
     code('answer_lost'),
   ],
 ];
@@ -138,7 +138,7 @@ const ENDS: Record<string, End> = {
     begun: `retry: 10000\n\n${BEGUN.slice(SOON.length)}${HALF}`,
     end: async (started) => {
       reset(started);
-      await until(() => started.relay.held.bytes() === HELD - LEAST);
+      await until(() => started.relay.parts.held.bytes() === HELD - LEAST);
       started.client.socket.destroy();
     },
     ending: undefined,
@@ -152,7 +152,7 @@ const ENDS: Record<string, End> = {
           resumption: begins(KEPT + DELTA + HALF),
           end: async (started) => {
             reset(started);
-            await until(() => started.relay.held.bytes() === HELD_IN_HEAD);
+            await until(() => started.relay.parts.held.bytes() === HELD_IN_HEAD);
             await end(started);
           },
           ending,
@@ -248,7 +248,7 @@ describe('no timer is left of a message', () => {
     pair = await startRelayAndUpstream((socket, { all }) => {
       socket.write(all('x-api-key')[0] === CANARY.key ? STREAM_HEAD : plainAnswer('401 No', []));
     }, keys);
-    const add = jest.spyOn(pair.relay.open, 'add');
+    const add = jest.spyOn(pair.relay.parts.open, 'add');
     const client = pair.ask();
     await client.waitFor('\r\n\r\n');
     const { signal } = (add.mock.calls[0] as [AbortController, string])[0];

@@ -41,7 +41,7 @@ async function startAll(options: InstancesOptions) {
 }
 
 /** What the session watch of an instance has been answered from now on, when it asked for a session. */
-function askedFor({ sessions }: TestRelay): () => Promise<unknown>[] {
+function askedFor({ parts: { sessions } }: TestRelay): () => Promise<unknown>[] {
   const calls = [jest.spyOn(sessions, 'state'), jest.spyOn(sessions, 'extend')];
   return () => calls.flatMap(({ mock }) => mock.results.map(({ value }) => value as Promise<unknown>));
 }
@@ -101,7 +101,7 @@ function sessionEnds(shared: boolean, count: number): void {
   test('a stream that carries data keeps its session alive, and with it the silent streams', async () => {
     const { relayAt, isLive, open, redis } = await start({ idleMs: LIMIT_MS });
     const cookie = await relayAt(0).signIn();
-    const expiresAt = async () => (await stored(relayAt(0).sessions, idOf(cookie)))?.idleExpiresAt ?? 0;
+    const expiresAt = async () => (await stored(relayAt(0).parts.sessions, idOf(cookie)))?.idleExpiresAt ?? 0;
     const delivering = await open(0, cookie);
     const silent = await open(LAST, cookie);
     for (let times = 0; times < 4; times += 1) {
@@ -144,7 +144,7 @@ describeWithRedis('with two instances and Redis', () => {
     const { relayAt, open } = await startAll({ count: 2, shared: true });
     const cookie = await relayAt(0).signIn();
     const absoluteExpiresAt = Date.now() + LIMIT_MS;
-    await change(relayAt(0).sessions, idOf(cookie), { absoluteExpiresAt });
+    await change(relayAt(0).parts.sessions, idOf(cookie), { absoluteExpiresAt });
     const streams = [await open(0, cookie), await open(1, cookie)];
     const delivering = setInterval(() => streams[0]?.event(), 100);
     advancedMs = LIMIT_MS;
@@ -155,7 +155,7 @@ describeWithRedis('with two instances and Redis', () => {
   test('a message whose session check began before a logout and ends after it is refused', async () => {
     const { relayAt, post, upstream } = await startAll({ count: 2, shared: true });
     const cookie = await relayAt(0).signIn();
-    const { sessions } = relayAt(1);
+    const { sessions } = relayAt(1).parts;
     const extend = sessions.extend.bind(sessions);
     const loggedOut = Promise.withResolvers<void>();
     const checked = Promise.withResolvers<void>();
@@ -188,7 +188,7 @@ describeWithRedis('with two instances and Redis', () => {
     const { cookie, redis, relayAt, open, post } = await start();
     const id = idOf(cookie);
     const heard: string[] = [];
-    const listener = relayAt(1).redis as NonNullable<TestRelay['redis']>;
+    const listener = relayAt(1).parts.redis as NonNullable<TestRelay['parts']['redis']>;
     await listener.subscribe('bot-relay:removed-sessions', (message) => heard.push(message));
     await open(1, cookie);
     const names = (await redis.command('KEYS', '*')) as string[];
@@ -223,8 +223,10 @@ describeWithRedis('with two instances and Redis', () => {
     wire.cut();
     await said(relayAt(1), 'redis lost');
     await post(0, '/auth/logout', cookie);
-    const failing = jest.spyOn(relayAt(1).sessions, 'state').mockRejectedValueOnce(new Error('away'));
-    const extending = jest.spyOn(relayAt(1).sessions, 'extend').mockRejectedValueOnce(new Error('away'));
+    const failing = jest.spyOn(relayAt(1).parts.sessions, 'state').mockRejectedValueOnce(new Error('away'));
+    const extending = jest
+      .spyOn(relayAt(1).parts.sessions, 'extend')
+      .mockRejectedValueOnce(new Error('away'));
     wire.mend();
     await said(relayAt(1), 'redis ready', 2);
     await until(() => failing.mock.calls.length + extending.mock.calls.length > 0);
@@ -265,7 +267,7 @@ describeWithRedis('with two instances and Redis', () => {
     await said(relayAt(1), 'redis lost');
     expectProblem(await post(0, '/auth/logout', cookie), 503, 'session_store_unavailable');
     await redis.start();
-    await until(async () => (await relayAt(1).redis?.answers()) === true, 20);
+    await until(async () => (await relayAt(1).parts.redis?.answers()) === true, 20);
     expect(await isLive(1, cookie)).toBe(false);
     await until(async () =>
       (await Promise.allSettled(answers())).some(({ status }) => status === 'fulfilled'),

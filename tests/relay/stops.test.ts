@@ -44,7 +44,7 @@ const service = (socket: Socket, request: RawRequest) =>
 
 /** Sends a message that waits before it is sent; resolves when all instances know that it waits. */
 async function waiting<T>({ relay }: Pick<RelayAndUpstream, 'relay'>, ask: () => T): Promise<T> {
-  const claiming = jest.spyOn(relay.runStore, 'claim');
+  const claiming = jest.spyOn(relay.parts.runStore, 'claim');
   const sent = ask();
   await until(() => claiming.mock.results.length > 0);
   await Promise.all(claiming.mock.results.map(({ value }) => value));
@@ -226,10 +226,10 @@ describeWithRedis('with Redis, a suspend', () => {
     pair = await startRelayAndUpstream(ended, { ...environment, REDIS_URL: proxy.url });
     open.push(pair, proxy);
     await another().waitFor('data: 1\n\n');
-    const asked = jest.spyOn(pair.relay.budgets, 'start');
+    const asked = jest.spyOn(pair.relay.parts.budgets, 'start');
     const order: string[] = [];
-    const { confirm } = pair.relay.runStore;
-    jest.spyOn(pair.relay.runStore, 'confirm').mockImplementation((run) => {
+    const { confirm } = pair.relay.parts.runStore;
+    jest.spyOn(pair.relay.parts.runStore, 'confirm').mockImplementation((run) => {
       order.push(`confirmed after ${asked.mock.calls.length}`);
       return confirm(run);
     });
@@ -373,7 +373,7 @@ describe('SUSPEND_ON_LEAVE', () => {
     ['whose requestId no client could send', { events: [event('run.init', 'run\n')] }],
     ['without a conversation', { body: '{"text":"hi"}' }],
     ['whose session ends', { end: logOut }],
-    ['whose deadline is over', { end: () => pair.relay.open.endAll(TOO_LONG) }],
+    ['whose deadline is over', { end: () => pair.relay.parts.open.endAll(TOO_LONG) }],
     ['whose stream the service breaks', { end: () => pair.upstream.sockets[0]?.destroy() }],
     ['if it is not set', { environment: { SUSPEND_ON_LEAVE: '' } }],
   ])(

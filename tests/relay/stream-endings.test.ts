@@ -67,7 +67,7 @@ interface End {
   readonly status?: number;
 }
 const inChunks = (sent: string) => `${STREAM_HEAD}${chunk(sent)}`;
-const endAll = (problem: Problem) => () => pair.relay.open.endAll(problem);
+const endAll = (problem: Problem) => () => pair.relay.parts.open.endAll(problem);
 const ENDS: Record<string, End> = {
   'a FIN in the middle of a chunk': {
     begins: (sent) => `${STREAM_HEAD}fffff\r\n${sent}`,

@@ -119,7 +119,7 @@ describe('a stream passes', () => {
 
   test('and ends when its upstream ends, without a call of the session store', async () => {
     const { client, socket } = await begun();
-    const { sessions } = pair.relay;
+    const { sessions } = pair.relay.parts;
     const stalled = (['get', 'set', 'extend', 'state', 'remove'] as const).map((name) =>
       jest.spyOn(sessions, name).mockReturnValue(new Promise<never>(() => {})),
     );

@@ -150,7 +150,7 @@ describe('a run that its last client has left', () => {
 
   test('is not held by the start of a shutdown, since nobody can come back to it without Redis', async () => {
     await beginAlone();
-    pair.relay.open.endKinds(['left'], new Problem('draining', 'Over.'));
+    pair.relay.parts.open.endKinds(['left'], new Problem('draining', 'Over.'));
     await isGone();
     const later = await bodyOf(pair.say());
     expect(later).toContain(INIT);
@@ -455,7 +455,7 @@ describe('the end of a session', () => {
     const client = pair.say();
     await client.waitFor('run.init');
     await pair.leave(client);
-    const expiry = async () => (await stored(pair.relay.sessions, idOf(pair.cookie)))?.idleExpiresAt;
+    const expiry = async () => (await stored(pair.relay.parts.sessions, idOf(pair.cookie)))?.idleExpiresAt;
     const before = await expiry();
     advanceClocks({ date: 300_000 });
     const bytes = await pair.relay.runBytes();

@@ -253,7 +253,7 @@ describeWithRedis('a run that goes on', () => {
 /** The first instance drains; resolves with the end of that. */
 async function drain() {
   const closing = relay(0).close();
-  await until(() => relay(0).lifecycle.isDraining());
+  await until(() => relay(0).parts.lifecycle.isDraining());
   return { closing };
 }
 
@@ -306,7 +306,7 @@ describeWithRedis('a shutdown', () => {
     const claim = firstWire().hold('server', ':names');
     const own = all.say(0);
     await claim.begun;
-    relay(0).open.endAll(new Problem('draining', 'The relay is shutting down.'));
+    relay(0).parts.open.endAll(new Problem('draining', 'The relay is shutting down.'));
     claim.release();
     expect(await endOf(own)).toEqual({ events: '', code: 'answer_lost' });
     expect(own.text()).not.toContain('new message');

@@ -78,7 +78,7 @@ describe('the requests', () => {
     await start(ok);
     await call(pair.relay.port, '/healthz');
     await call(pair.relay.port, '/readyz');
-    pair.relay.lifecycle.enter('leaving');
+    pair.relay.parts.lifecycle.enter('leaving');
     expect(await call(pair.relay.port, '/readyz')).toMatchObject({ status: 503 });
     await call(pair.relay.port, '/nothing-here');
     await counted(2);
@@ -288,7 +288,7 @@ describe('the wait for a slot', () => {
   test('has the outcome given_up if the client leaves, and its length is in seconds', async () => {
     await start(ok, { RATE_LIMIT: '1', RATE_WINDOW_MS: '60000', RATE_MAX_WAIT_MS: '90000' });
     await (await pair.relay.send(pair.cookie)).text();
-    const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
+    const reserve = jest.spyOn(pair.relay.parts.budgets, 'reserve');
     const client = pair.ask();
     await until(async () => {
       const answers = await Promise.all(

@@ -53,7 +53,7 @@ describe('the probes', () => {
       status: 'ready',
       checks: { accepting: 'ok' },
     });
-    relay.lifecycle.enter('draining');
+    relay.parts.lifecycle.enter('draining');
     expect(await probe('/healthz')).toEqual({ answered: 200, status: 'ok' });
     expect(await probe('/readyz')).toEqual({
       answered: 503,

@@ -7,7 +7,7 @@ import { call } from '../clients/call.ts';
 import { until } from '../clock/until.ts';
 import { atEndOfFile } from './at-end-of-file.ts';
 import { cheapHash } from './cheap-hash.ts';
-import { CANARY, expectNoCanary, USER } from './relay.ts';
+import { CANARY, expectNoCanary, USER } from './secrets.ts';
 
 const MAIN = fileURLToPath(new URL('../../../dist/main.js', import.meta.url));
 
@@ -40,9 +40,10 @@ export interface RelayProcess {
 }
 
 const folders: string[] = [];
-const processes: { relay: RelayProcess; kill(): void }[] = [];
+const processes: RelayProcess[] = [];
 atEndOfFile(() => {
-  for (const { kill } of processes) kill();
+  for (const relay of processes) relay.signal('SIGKILL');
+  removeFolders();
 });
 
 /** Makes a temporary folder with `files`; `stopProcesses` removes it. */
@@ -51,6 +52,10 @@ export function freshFolder(files: Readonly<Record<string, string>> = {}): strin
   folders.push(folder);
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
   return folder;
+}
+
+function removeFolders(): void {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
 }
 
 /** The text of a users file: these users, who all have the password of the tests. */
@@ -72,8 +77,15 @@ export function inFrontOf(upstreamUrl: string): Record<string, string> {
   };
 }
 
-/** Starts the built relay as a process of its own. */
+/** Starts the built relay as a process of its own, which `stopProcesses` kills. */
 export function startProcess(options: ProcessOptions = {}): RelayProcess {
+  const relay = spawnRelay(options);
+  processes.push(relay);
+  return relay;
+}
+
+/** Starts the built relay as a process of its own. */
+export function spawnRelay(options: ProcessOptions): RelayProcess {
   const { args = [], environment = {}, folder = freshFolder(), input = '', nodeArgs = [] } = options;
   const child = spawn(process.execPath, [...nodeArgs, MAIN, ...args], {
     cwd: folder,
@@ -111,7 +123,6 @@ export function startProcess(options: ProcessOptions = {}): RelayProcess {
     }),
     signal: (name) => void child.kill(name),
   };
-  processes.push({ relay, kill: () => void child.kill('SIGKILL') });
   return relay;
 }
 
@@ -121,10 +132,10 @@ export function startProcess(options: ProcessOptions = {}): RelayProcess {
  */
 export async function stopProcesses(secrets: readonly string[] = []): Promise<void> {
   const stopped = processes.splice(0);
-  for (const { kill } of stopped) kill();
-  await Promise.all(stopped.map(({ relay }) => relay.exited));
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
-  for (const { relay } of stopped) {
+  for (const relay of stopped) relay.signal('SIGKILL');
+  await Promise.all(stopped.map(({ exited }) => exited));
+  removeFolders();
+  for (const relay of stopped) {
     const text = relay.stdout() + relay.stderr();
     expectNoCanary(text);
     const shown = secrets.findIndex((secret) => text.includes(secret));

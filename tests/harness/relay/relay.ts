@@ -1,34 +1,16 @@
-import { usersOf } from '../../../src/authenticate/password/users.ts';
-import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
-import { loadConfig } from '../../../src/config/config.ts';
-import { createLogger } from '../../../src/logger.ts';
-import { type Instance, startInstance } from '../../../src/process/instance.ts';
-import type { RunLeases } from '../../../src/runs/run-store.ts';
 import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
-import { cheapHash } from './cheap-hash.ts';
+import { startBuilt } from './built-relay.ts';
 import { total } from './metric-samples.ts';
-import { scanAnswers } from './scan-answers.ts';
-import { CANARY, expectNoCanary, SECRETS } from './secrets.ts';
+import { type StartedRelay, startHere, type TestLimits } from './relay-here.ts';
+import { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, USER } from './secrets.ts';
 
-export { CANARY, expectNoCanary };
+export { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, type TestLimits, USER };
 
-export const USER = { name: 'ada', password: CANARY.password };
-export const OTHER_USER = { name: 'bob', password: CANARY.password };
-/** Its name does not fit into a header. */
-export const LONG_NAMED_USER = { name: `zoë ${'z'.repeat(130)}`, password: CANARY.password };
 export const BOT_PATH = '/generic/ns/acme/bot-provider/helper/message/sse';
 export const MESSAGE = JSON.stringify({ customChannelId: 'c1', text: CANARY.text, action: 'NONE' });
 
-const passwordHash = cheapHash(CANARY.password);
-
-const HASHES = new Map([USER, OTHER_USER, LONG_NAMED_USER].map(({ name }) => [name, passwordHash]));
-
-/** The parts that tests need. */
-type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'held' | 'runStore' | 'lifecycle';
-
-export interface TestRelay extends Pick<Instance['parts'], OpenPart>, Pick<Instance, 'reload'> {
-  readonly port: number;
+export interface TestRelay extends Pick<StartedRelay, 'port' | 'parts' | 'reload'> {
   readonly url: string;
   /** Every log line so far, parsed. */
   readonly logs: Record<string, unknown>[];
@@ -52,23 +34,16 @@ export interface TestRelay extends Pick<Instance['parts'], OpenPart>, Pick<Insta
   close(): Promise<void>;
 }
 
-/** Limits that no variable sets, or not so short. */
-export interface TestLimits extends Partial<SessionLimits> {
-  /** Long by default, so that a busy machine is not taken for a slow Redis. */
-  readonly commandTimeoutMs?: number;
-  readonly leases?: Partial<RunLeases>;
-}
-
 /**
- * Starts a whole relay in this process, on a free port, in front of the bot service at `upstreamUrl`. With Redis, it
- * waits until Redis answers, or for 5 s.
+ * Starts a whole relay on a free port, in front of the bot service at `upstreamUrl`: in this process, or with
+ * BUILT_RELAY the built one with Redis (prove/built-relay).
  */
 export async function startRelay(
   upstreamUrl: string | URL,
   environment: Record<string, string> = {},
-  { commandTimeoutMs = 20_000, leases = {}, ...sessionLimits }: TestLimits = {},
+  limits: TestLimits = {},
 ): Promise<TestRelay> {
-  const loaded = loadConfig({
+  const all = {
     PORT: '0',
     HOST: '127.0.0.1',
     PUBLIC_URL: 'http://app.example.com',
@@ -85,46 +60,30 @@ export async function startRelay(
     SHUTDOWN_GRACE_MS: '0',
     METRICS_PORT: '9090',
     ...environment,
-  });
-  const config = {
-    ...loaded,
-    session: { ...loaded.session, ...sessionLimits },
-    redis: loaded.redis && { ...loaded.redis, commandTimeoutMs },
-    ...(loaded.metricsPort !== undefined && { metricsPort: 0 }),
   };
-  const printed: string[] = [];
+  const started = process.env.BUILT_RELAY ? await startBuilt(all) : await startHere(all, limits);
+  const { port, printed, metricsText } = started;
   const parsed: Record<string, unknown>[] = [];
-  const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
-  let port = -1;
-  const scan = scanAnswers(() => port, SECRETS);
-  const instance = await startInstance({
-    config,
-    logger,
-    users: usersOf(() => HASHES, passwordHash),
-    pollEveryMs: 50,
-    leases,
-  });
-  port = instance.port;
-  const { redis } = instance.parts;
-  await redis?.ready(5_000);
   const url = `http://127.0.0.1:${port}`;
-  const base = url + config.basePath;
-  /** One metric alone: a whole scrape asks Redis, which may be away. */
+  const base = url + (environment.BASE_PATH ?? '');
   async function metric(name: string, labels?: Record<string, string>): Promise<number> {
-    const { metrics } = instance.parts;
-    if (!metrics) throw new Error('This relay has no metrics.');
-    return total(await metrics.registry.getSingleMetricAsString(name), name, labels);
+    const text = await metricsText(name);
+    if (text === '') throw new Error('This relay has no metrics.');
+    return total(text, name, labels);
   }
   const relay: TestRelay = {
-    ...instance.parts,
-    reload: instance.reload,
     port,
     url,
+    reload: started.reload,
+    get parts() {
+      return started.parts;
+    },
     get logs() {
-      for (const line of printed.slice(parsed.length)) parsed.push(JSON.parse(line));
+      const lines = printed().split('\n').slice(parsed.length, -1);
+      parsed.push(...lines.map((line) => JSON.parse(line)));
       return [...parsed];
     },
-    metricsText: async () => instance.parts.metrics?.registry.metrics() ?? '',
+    metricsText: () => metricsText(),
     openMessages: () => metric('bot_relay_open_messages'),
     untilOpen: (count) => until(async () => (await relay.openMessages()) === count),
     sessionUses: (operation) => metric('bot_relay_session_operations_total', operation && { operation }),
@@ -161,9 +120,8 @@ export async function startRelay(
       }
     },
     async close() {
-      await instance.close();
-      expectNoCanary(printed.join('') + (await relay.metricsText()));
-      scan.end();
+      await started.close();
+      expectNoCanary(printed());
     },
   };
   return relay;

@@ -8,6 +8,11 @@ export const CANARY = {
   text: 'canary-message-text-c0ffee',
 } as const;
 
+export const USER = { name: 'ada', password: CANARY.password };
+export const OTHER_USER = { name: 'bob', password: CANARY.password };
+/** Its name does not fit into a header. */
+export const LONG_NAMED_USER = { name: `zoë ${'z'.repeat(130)}`, password: CANARY.password };
+
 /** The values that no answer may contain. The text is not among them, since a bot may repeat it. */
 export const SECRETS = Object.values(CANARY).filter((value) => value !== CANARY.text);
 

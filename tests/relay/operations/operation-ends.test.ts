@@ -158,7 +158,7 @@ describeWithRedis('with several instances, an operation', () => {
 describe('while the session of a suspend is checked,', () => {
   /** Holds the next check of a session, after it has been read, until `release` is called. */
   function holdCheck() {
-    const { sessions } = pair.relay;
+    const { sessions } = pair.relay.parts;
     const get = sessions.get.bind(sessions);
     const checked = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();
@@ -220,8 +220,8 @@ describe('the client of an operation leaves', () => {
 
   test('while it waits for its slot, which it gives back', async () => {
     await start({ RATE_LIMIT: '1', RATE_WINDOW_MS: '30000', RATE_MAX_WAIT_MS: '60000' });
-    const reserve = jest.spyOn(pair.relay.budgets, 'reserve');
-    const cancel = jest.spyOn(pair.relay.budgets, 'cancel');
+    const reserve = jest.spyOn(pair.relay.parts.budgets, 'reserve');
+    const cancel = jest.spyOn(pair.relay.parts.budgets, 'cancel');
     raw(BODY);
     await allArrived(1);
     const second = raw(BODY);

@@ -1,0 +1,80 @@
+import { usersOf } from '../../../src/authenticate/password/users.ts';
+import type { SessionLimits } from '../../../src/authenticate/sessions/session.ts';
+import { loadConfig } from '../../../src/config/config.ts';
+import { createLogger } from '../../../src/logger.ts';
+import { type Instance, startInstance } from '../../../src/process/instance.ts';
+import type { RunLeases } from '../../../src/runs/run-store.ts';
+import { cheapHash } from './cheap-hash.ts';
+import { scanAnswers } from './scan-answers.ts';
+import { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, SECRETS, USER } from './secrets.ts';
+
+/** The parts that tests need. */
+type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'held' | 'runStore' | 'lifecycle';
+
+/** A relay that was started, in this process or in one of its own. */
+export interface StartedRelay extends Pick<Instance, 'reload'> {
+  readonly port: number;
+  /** Parts of a relay in this process; none of them can be reached in a process of its own. */
+  readonly parts: Pick<Instance['parts'], OpenPart>;
+  /** All that it has logged so far. */
+  readonly printed: () => string;
+  /** All metrics as text, or those with this name. Without METRICS_PORT there are none. */
+  readonly metricsText: (name?: string) => Promise<string>;
+  /** Closes it. Throws if a canary has shown in an answer or in a metric. */
+  readonly close: () => Promise<void>;
+}
+
+/** Limits that no variable sets, or not so short. */
+export interface TestLimits extends Partial<SessionLimits> {
+  /** Long by default, so that a busy machine is not taken for a slow Redis. */
+  readonly commandTimeoutMs?: number;
+  readonly leases?: Partial<RunLeases>;
+}
+
+const passwordHash = cheapHash(CANARY.password);
+const HASHES = new Map([USER, OTHER_USER, LONG_NAMED_USER].map(({ name }) => [name, passwordHash]));
+
+/** Starts a whole relay in this process. With Redis, it waits until Redis answers, or for 5 s. */
+export async function startHere(
+  environment: Record<string, string>,
+  { commandTimeoutMs = 20_000, leases = {}, ...sessionLimits }: TestLimits,
+): Promise<StartedRelay> {
+  const loaded = loadConfig(environment);
+  const config = {
+    ...loaded,
+    session: { ...loaded.session, ...sessionLimits },
+    redis: loaded.redis && { ...loaded.redis, commandTimeoutMs },
+    ...(loaded.metricsPort !== undefined && { metricsPort: 0 }),
+  };
+  const printed: string[] = [];
+  const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
+  let port = -1;
+  const scan = scanAnswers(() => port, SECRETS);
+  const instance = await startInstance({
+    config,
+    logger,
+    users: usersOf(() => HASHES, passwordHash),
+    pollEveryMs: 50,
+    leases,
+  });
+  port = instance.port;
+  const { redis, metrics } = instance.parts;
+  await redis?.ready(5_000);
+  async function metricsText(name?: string): Promise<string> {
+    if (!metrics) return '';
+    // A whole scrape asks Redis, which may be away.
+    return name === undefined ? metrics.registry.metrics() : metrics.registry.getSingleMetricAsString(name);
+  }
+  return {
+    port,
+    parts: instance.parts,
+    reload: instance.reload,
+    printed: () => printed.join(''),
+    metricsText,
+    async close() {
+      await instance.close();
+      expectNoCanary(await metricsText());
+      scan.end();
+    },
+  };
+}
