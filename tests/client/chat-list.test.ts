@@ -207,6 +207,24 @@ describeInChromium('the list of two tabs', () => {
     await deleteChat(page);
     expect(titlesOf(await other.evaluate('later'))).toEqual(['First']);
   });
+
+  test('lacks a chat that one tab has forgotten, also after the other has left it', async () => {
+    const { page, other } = await twoTabs();
+    await chooseChat(other, 'First');
+    await answerTo(other, 'First').waitFor();
+    await chooseChat(page, 'First');
+    await answerTo(page, 'First').waitFor();
+    // As if this tab had ended to look after what it writes.
+    await page.evaluate(() => {
+      AbortSignal.timeout = () => AbortSignal.abort();
+    });
+    await deleteChat(page);
+    await isForgotten(other, 'First');
+    await chooseChat(other, 'Second');
+    await answerTo(other, 'Second').waitFor();
+    await other.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
+    expect(await titles(other)).toEqual(['Second']);
+  });
 });
 
 describeInChromium('a new chat', () => {

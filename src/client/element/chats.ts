@@ -48,7 +48,7 @@ export function chatsOf(client: BotClient): Chats {
 
 function newChats(client: BotClient): Chats {
   const { options } = internalsOf(client);
-  const { channel, go, now, tell, first } = switchable(client);
+  const { channel, go, current, tell, first } = switchable(client);
   const list = keptChats(client);
   const { user, all } = list;
   const keep = (id: string) => user() && defaultChannels(options).choose(user(), id);
@@ -60,21 +60,19 @@ function newChats(client: BotClient): Chats {
   function open(id: string): void {
     if (id === channel.id) return;
     keep(id);
-    const left = now();
-    // What was said in it a moment ago is in its next frame.
-    oncePerFrame(() => noteIn(left, left.getSnapshot()))();
+    noteNext(current());
     go(channelOf(id));
     // A channel whose session is not known tells its listeners itself when it is.
     if (channel.getSnapshot().session) tell();
   }
-  const { noteIn, noteAgain } = noting(client, list);
+  const { noteIn, noteNext, noteAgain } = noting(client, list);
   return {
     channel,
     all,
     keep: () => channel.id && keep(channel.id),
     open,
     begin: () => open(freshId()),
-    note: (snapshot) => noteIn(now(), snapshot),
+    note: (snapshot) => noteIn(current(), snapshot),
     rename(id, title) {
       const chat = all().find((one) => one.id === id);
       if (chat) list.put({ ...chat, title, isRenamed: true });
@@ -94,7 +92,7 @@ function newChats(client: BotClient): Chats {
   };
 }
 
-/** Makes the function that puts a chat into the list, and the one that has it put there again. */
+/** Makes the functions that put a chat into the list: as it is shown, or in its next frame, and again. */
 function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptChats>) {
   let noted = '';
   /** The chats for whose titles the bot service was asked. */
@@ -112,23 +110,32 @@ function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptCha
     const title = plainTitle(metadata?.title ?? '');
     if (chat && !chat.isRenamed && title && title !== chat.title) put({ ...chat, title });
   }
+  function noteIn({ id = '' }: Channel, { session, messages, isLoading }: ChannelSnapshot): void {
+    const question = messages.find(({ role }) => role === 'user');
+    // The list is that of the user who is signed in now, and the snapshot may be of the one before.
+    if (session?.user.id !== user() || !question || isLoading) return;
+    const last = messages.at(-1);
+    // The time of an answer is that of its end in the history, and of its beginning before.
+    const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
+    const key = `${id} ${messages.length}`;
+    if (key !== noted) {
+      noted = key;
+      const before = find(id);
+      const title = before?.title || plainTitle(textOf(question));
+      put({ ...before, id, title, at: metadata.createdAt ?? before?.at ?? Date.now() });
+    }
+    // A run that goes on has no title yet.
+    if (last?.state === 'done') void askTitle(id);
+  }
   return {
-    noteIn({ id = '' }: Channel, { session, messages, isLoading }: ChannelSnapshot): void {
-      const question = messages.find(({ role }) => role === 'user');
-      // The list is that of the user who is signed in now, and the snapshot may be of the one before.
-      if (session?.user.id !== user() || !question || isLoading) return;
-      const last = messages.at(-1);
-      // The time of an answer is that of its end in the history, and of its beginning before.
-      const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
-      const key = `${id} ${messages.length}`;
-      if (key !== noted) {
-        noted = key;
-        const before = find(id);
-        const title = before?.title || plainTitle(textOf(question));
-        put({ ...before, id, title, at: metadata.createdAt ?? before?.at ?? Date.now() });
-      }
-      // A run that goes on has no title yet.
-      if (last?.state === 'done') void askTitle(id);
+    noteIn,
+    /** For a chat that is left: what was said in it a moment ago is in its next frame. */
+    noteNext(left: Channel): void {
+      const { messages } = left.getSnapshot();
+      oncePerFrame(() => {
+        const next = left.getSnapshot();
+        if (next.messages !== messages) noteIn(left, next);
+      })();
     },
     noteAgain(): void {
       noted = '';
@@ -162,7 +169,7 @@ function switchable(client: BotClient) {
   });
   const get = (_: Channel, name: keyof Channel) => (name === 'subscribe' ? subscribe : now[name]);
   const tell = () => [...ends.keys()].forEach((listener) => void listener());
-  return { first, go, tell, now: () => now, channel: new Proxy(first, { get }) };
+  return { first, go, tell, current: () => now, channel: new Proxy(first, { get }) };
 }
 
 const clients = new Map<string, BotClient>();

@@ -43,19 +43,20 @@ const folders: string[] = [];
 const processes: RelayProcess[] = [];
 atEndOfFile(() => {
   for (const relay of processes) relay.signal('SIGKILL');
-  removeFolders();
 });
 
 /** Makes a temporary folder with `files`; `stopProcesses` removes it. */
 export function freshFolder(files: Readonly<Record<string, string>> = {}): string {
-  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-journey-'));
+  const folder = newFolder(files);
   folders.push(folder);
-  for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
   return folder;
 }
 
-function removeFolders(): void {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
+/** Makes a temporary folder with `files`. The caller removes it. */
+export function newFolder(files: Readonly<Record<string, string>>): string {
+  const folder = mkdtempSync(join(tmpdir(), 'bot-relay-journey-'));
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
+  return folder;
 }
 
 /** The text of a users file: these users, who all have the password of the tests. */
@@ -84,7 +85,7 @@ export function startProcess(options: ProcessOptions = {}): RelayProcess {
   return relay;
 }
 
-/** Starts the built relay as a process of its own. */
+/** Starts the built relay as a process of its own, which the caller ends. */
 export function spawnRelay(options: ProcessOptions): RelayProcess {
   const { args = [], environment = {}, folder = freshFolder(), input = '', nodeArgs = [] } = options;
   const child = spawn(process.execPath, [...nodeArgs, MAIN, ...args], {
@@ -134,7 +135,7 @@ export async function stopProcesses(secrets: readonly string[] = []): Promise<vo
   const stopped = processes.splice(0);
   for (const relay of stopped) relay.signal('SIGKILL');
   await Promise.all(stopped.map(({ exited }) => exited));
-  removeFolders();
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
   for (const relay of stopped) {
     const text = relay.stdout() + relay.stderr();
     expectNoCanary(text);

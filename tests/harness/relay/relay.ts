@@ -2,7 +2,7 @@ import { sleep } from '../clock/sleep.ts';
 import { until } from '../clock/until.ts';
 import { startBuilt } from './built-relay.ts';
 import { total } from './metric-samples.ts';
-import { type StartedRelay, startHere, type TestLimits } from './relay-here.ts';
+import { type StartedRelay, startInProcess, type TestLimits } from './relay-in-process.ts';
 import { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, USER } from './secrets.ts';
 
 export { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, type TestLimits, USER };
@@ -36,14 +36,14 @@ export interface TestRelay extends Pick<StartedRelay, 'port' | 'parts' | 'reload
 
 /**
  * Starts a whole relay on a free port, in front of the bot service at `upstreamUrl`: in this process, or with
- * BUILT_RELAY the built one with Redis (prove/built-relay).
+ * BUILT_RELAY the built one with Redis, which takes no `limits` (tests/prove/built-relay.proof.ts).
  */
 export async function startRelay(
   upstreamUrl: string | URL,
   environment: Record<string, string> = {},
   limits: TestLimits = {},
 ): Promise<TestRelay> {
-  const all = {
+  const whole = {
     PORT: '0',
     HOST: '127.0.0.1',
     PUBLIC_URL: 'http://app.example.com',
@@ -61,9 +61,13 @@ export async function startRelay(
     METRICS_PORT: '9090',
     ...environment,
   };
-  const started = process.env.BUILT_RELAY ? await startBuilt(all) : await startHere(all, limits);
+  const isBuilt = Boolean(process.env.BUILT_RELAY);
+  if (isBuilt && Object.keys(limits).length > 0) throw new Error('The built relay takes no limits.');
+  const started = isBuilt ? await startBuilt(whole) : await startInProcess(whole, limits);
   const { port, printed, metricsText } = started;
   const parsed: Record<string, unknown>[] = [];
+  /** How far the log is parsed. */
+  let read = 0;
   const url = `http://127.0.0.1:${port}`;
   const base = url + (environment.BASE_PATH ?? '');
   async function metric(name: string, labels?: Record<string, string>): Promise<number> {
@@ -79,8 +83,10 @@ export async function startRelay(
       return started.parts;
     },
     get logs() {
-      const lines = printed().split('\n').slice(parsed.length, -1);
+      const end = printed().lastIndexOf('\n') + 1;
+      const lines = printed().slice(read, end).split('\n').slice(0, -1);
       parsed.push(...lines.map((line) => JSON.parse(line)));
+      read = end;
       return [...parsed];
     },
     metricsText: () => metricsText(),

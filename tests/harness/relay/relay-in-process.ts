@@ -20,7 +20,7 @@ export interface StartedRelay extends Pick<Instance, 'reload'> {
   readonly printed: () => string;
   /** All metrics as text, or those with this name. Without METRICS_PORT there are none. */
   readonly metricsText: (name?: string) => Promise<string>;
-  /** Closes it. Throws if a canary has shown in an answer or in a metric. */
+  /** Closes it. Throws if a canary has shown in a metric or, in this process, in an answer. */
   readonly close: () => Promise<void>;
 }
 
@@ -35,7 +35,7 @@ const passwordHash = cheapHash(CANARY.password);
 const HASHES = new Map([USER, OTHER_USER, LONG_NAMED_USER].map(({ name }) => [name, passwordHash]));
 
 /** Starts a whole relay in this process. With Redis, it waits until Redis answers, or for 5 s. */
-export async function startHere(
+export async function startInProcess(
   environment: Record<string, string>,
   { commandTimeoutMs = 20_000, leases = {}, ...sessionLimits }: TestLimits,
 ): Promise<StartedRelay> {
@@ -46,8 +46,12 @@ export async function startHere(
     redis: loaded.redis && { ...loaded.redis, commandTimeoutMs },
     ...(loaded.metricsPort !== undefined && { metricsPort: 0 }),
   };
-  const printed: string[] = [];
-  const logger = createLogger('debug', { write: (line: string) => void printed.push(line) });
+  let printed = '';
+  const logger = createLogger('debug', {
+    write(line: string) {
+      printed += line;
+    },
+  });
   let port = -1;
   const scan = scanAnswers(() => port, SECRETS);
   const instance = await startInstance({
@@ -69,7 +73,7 @@ export async function startHere(
     port,
     parts: instance.parts,
     reload: instance.reload,
-    printed: () => printed.join(''),
+    printed: () => printed,
     metricsText,
     async close() {
       await instance.close();
