@@ -41,9 +41,7 @@ export interface RelayProcess {
 
 const folders: string[] = [];
 const processes: RelayProcess[] = [];
-atEndOfFile(() => {
-  for (const relay of processes) relay.signal('SIGKILL');
-});
+atEndOfFile(() => stopProcesses());
 
 /** Makes a temporary folder with `files`; `stopProcesses` removes it. */
 export function freshFolder(files: Readonly<Record<string, string>> = {}): string {
@@ -128,8 +126,8 @@ export function spawnRelay(options: ProcessOptions): RelayProcess {
 }
 
 /**
- * Kills the processes that still run and removes the folders; for `afterEach`. Throws if a process has printed a canary
- * or one of `secrets`.
+ * Kills the processes that still run and removes the folders. A file may call it in `afterEach`; it is called at the end
+ * of each file. Throws if a process has printed a canary or one of `secrets`.
  */
 export async function stopProcesses(secrets: readonly string[] = []): Promise<void> {
   const stopped = processes.splice(0);
