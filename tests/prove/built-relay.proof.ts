@@ -7,7 +7,10 @@ import { startRelay } from '../harness/relay/relay.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Tests of the gate that know a relay only by its ports, its log and its metrics. */
+/**
+ * Files of the gate that know a relay only by its ports, its log and its metrics. They use no `parts`, no `limits`, no
+ * mock and no stopped clock for it, and no users but USER and OTHER_USER.
+ */
 const BLACK_BOX = [
   'guard/client-limits',
   'guard/conversations',
@@ -28,7 +31,7 @@ afterEach(() => {
 });
 
 describeWithRedis('the built relay, as a process with a Redis of its own', () => {
-  test('is what a test gets that asks for it', async () => {
+  test('is what `startRelay` starts if BUILT_RELAY is set', async () => {
     process.env.BUILT_RELAY = 'on';
     const relay = await startRelay('http://127.0.0.1:1');
     expect(() => relay.parts).toThrow('a process of its own');
@@ -36,7 +39,7 @@ describeWithRedis('the built relay, as a process with a Redis of its own', () =>
     await relay.close();
   });
 
-  test('passes tests of the gate that know a relay only from outside', async () => {
+  test('passes the files of the gate that know a relay only from outside', async () => {
     const files = BLACK_BOX.map((name) => `tests/${name}.test.ts`);
     const args = [
       ...['--experimental-vm-modules', 'node_modules/jest/bin/jest.js', '--maxWorkers=2'],

@@ -92,8 +92,12 @@ function newChats(client: BotClient): Chats {
   };
 }
 
-/** Makes the functions that put a chat into the list: as it is shown, or in its next frame, and again. */
+/**
+ * Makes three functions: `noteIn` puts a chat into the list, `noteNext` does so in its next frame, and after `noteAgain`
+ * the next `noteIn` puts it there once more.
+ */
 function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptChats>) {
+  /** The chat that was put into the list last, and how many messages it had. */
   let noted = '';
   /** The chats for whose titles the bot service was asked. */
   const asked = new Set<string>();
@@ -102,7 +106,7 @@ function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptCha
     if (asked.has(id)) return;
     asked.add(id);
     const owner = user();
-    // Without an answer, its first words stay.
+    // Without an answer, the first words of its first question stay.
     const metadata = await botConversation(client, id)
       .metadata()
       .catch(() => undefined);
@@ -129,7 +133,10 @@ function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptCha
   }
   return {
     noteIn,
-    /** For a chat that is left: what was said in it a moment ago is in its next frame. */
+    /**
+     * For a chat that is left: what was said in it a moment ago is in its next frame. If nothing was, it is not put there:
+     * another tab may have forgotten it.
+     */
     noteNext(left: Channel): void {
       const { messages } = left.getSnapshot();
       oncePerFrame(() => {

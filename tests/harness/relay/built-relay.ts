@@ -7,33 +7,41 @@ import { newFolder, spawnRelay, usersFile } from './process.ts';
 import type { StartedRelay } from './relay-in-process.ts';
 import { expectNoCanary, OTHER_USER, USER } from './secrets.ts';
 
-const started: StartedRelay[] = [];
-// This comes before the `afterAll` of the file itself, which finds them closed.
+const endings: (() => Promise<void>)[] = [];
+// This comes before the `afterAll` of the file itself, which finds the relays closed. Their Redis is gone by then.
 atEndOfFile(async () => {
-  for (const relay of started) await relay.close();
+  for (const end of endings) await end();
 });
 
-/** Starts the built relay as a process of its own, with a Redis of its own. */
+/** Starts the built relay as a process of its own, with a Redis of its own unless `environment` has REDIS_URL. */
 export async function startBuilt(environment: Record<string, string>): Promise<StartedRelay> {
-  const redis = await startRedis();
+  const redis = 'REDIS_URL' in environment ? undefined : await startRedis();
   const metricsPort = await freePort();
   const folder = newFolder({ 'users.json': usersFile([USER.name, OTHER_USER.name]) });
   const own = { METRICS_PORT: String(metricsPort), LOG_LEVEL: 'debug' };
-  const child = spawnRelay({ folder, environment: { REDIS_URL: redis.url, ...environment, ...own } });
-  const port = await child.listening();
-  await child.waitFor(/"msg":"redis ready"/);
+  const child = spawnRelay({
+    folder,
+    environment: { ...environment, ...own, ...(redis && { REDIS_URL: redis.url }) },
+  });
   const metricsText = async () => (await call(metricsPort, '/metrics')).body;
   async function end(): Promise<void> {
-    expectNoCanary(await metricsText());
+    const scraped = await metricsText().catch(String);
     child.signal('SIGTERM');
     const { code } = await child.exited;
     rmSync(folder, { recursive: true });
-    await redis.stop();
-    expectNoCanary(child.stderr());
+    await redis?.stop();
+    expectNoCanary(scraped + child.stderr());
     if (code !== 0) throw new Error(`the relay has ended with ${code}: ${child.stderr()}`);
   }
   let ending: Promise<void> | undefined;
-  const relay: StartedRelay = {
+  function close(): Promise<void> {
+    ending ??= end();
+    return ending;
+  }
+  endings.push(close);
+  const port = await child.listening();
+  await child.waitFor(/"msg":"redis ready"/);
+  return {
     port,
     get parts(): never {
       throw new Error('The parts of a process of its own cannot be reached.');
@@ -41,11 +49,6 @@ export async function startBuilt(environment: Record<string, string>): Promise<S
     reload: () => child.signal('SIGHUP'),
     printed: child.stdout,
     metricsText,
-    close() {
-      ending ??= end();
-      return ending;
-    },
+    close,
   };
-  started.push(relay);
-  return relay;
 }

@@ -8,25 +8,25 @@ import { cheapHash } from './cheap-hash.ts';
 import { scanAnswers } from './scan-answers.ts';
 import { CANARY, expectNoCanary, LONG_NAMED_USER, OTHER_USER, SECRETS, USER } from './secrets.ts';
 
-/** The parts that tests need. */
+/** The parts that tests may use. */
 type OpenPart = 'sessions' | 'redis' | 'budgets' | 'streams' | 'open' | 'held' | 'runStore' | 'lifecycle';
 
 /** A relay that was started, in this process or in one of its own. */
 export interface StartedRelay extends Pick<Instance, 'reload'> {
   readonly port: number;
-  /** Parts of a relay in this process; none of them can be reached in a process of its own. */
+  /** For what no port can show or cause. A relay in a process of its own has none. */
   readonly parts: Pick<Instance['parts'], OpenPart>;
   /** All that it has logged so far. */
   readonly printed: () => string;
-  /** All metrics as text, or those with this name. Without METRICS_PORT there are none. */
+  /** The metrics as text: in this process those with this name, and none without METRICS_PORT. */
   readonly metricsText: (name?: string) => Promise<string>;
   /** Closes it. Throws if a canary has shown in a metric or, in this process, in an answer. */
   readonly close: () => Promise<void>;
 }
 
-/** Limits that no variable sets, or not so short. */
+/** Limits that no variable sets, or that no variable sets so low. */
 export interface TestLimits extends Partial<SessionLimits> {
-  /** Long by default, so that a busy machine is not taken for a slow Redis. */
+  /** 20 s if not given, so that a busy machine is not taken for a slow Redis. */
   readonly commandTimeoutMs?: number;
   readonly leases?: Partial<RunLeases>;
 }

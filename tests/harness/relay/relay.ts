@@ -30,13 +30,13 @@ export interface TestRelay extends Pick<StartedRelay, 'port' | 'parts' | 'reload
   send(cookie: string, init?: RequestInit & { path?: string }): Promise<Response>;
   /** Resolves with the log line of the request that `match` accepts, as soon as it is written. */
   logLine(match: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>;
-  /** Closes everything; throws if a canary has shown in a log line or in an answer. */
+  /** Closes everything; throws if a canary has shown in a log line, a metric or, in this process, an answer. */
   close(): Promise<void>;
 }
 
 /**
- * Starts a whole relay on a free port, in front of the bot service at `upstreamUrl`: in this process, or with
- * BUILT_RELAY the built one with Redis, which takes no `limits` (tests/prove/built-relay.proof.ts).
+ * Starts a whole relay on a free port, in front of the bot service at `upstreamUrl`. It is in this process. With the
+ * variable BUILT_RELAY (tests/prove/built-relay.proof.ts) it is the built one with Redis, which takes no `limits`.
  */
 export async function startRelay(
   upstreamUrl: string | URL,
@@ -58,6 +58,7 @@ export async function startRelay(
     CLIENT_LIMIT_PER_ADDRESS: '1000000',
     CLIENT_LIMIT_PER_SESSION: '1000000',
     SHUTDOWN_GRACE_MS: '0',
+    // The port is a free one.
     METRICS_PORT: '9090',
     ...environment,
   };
