@@ -583,7 +583,7 @@ describeInChromium('the methods of the element', () => {
     expect(await focused(page)).toBe('input');
   });
 
-  test('begin a chat at once after a message: the one before is in the list', async () => {
+  test('begin a chat right after a message: the chat before it is in the list', async () => {
     const page = await signedIn();
     await page.locator('.empty').waitFor();
     await page.evaluate(() => {

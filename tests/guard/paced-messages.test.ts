@@ -164,12 +164,8 @@ describe('with budgets in memory,', () => {
 
   test('a message that waits ends with its session, or with the grace of a shutdown, and is never sent', async () => {
     const { relays, cookies, send, started } = await start(false, LONG);
-    const [
-      {
-        url,
-        parts: { open, budgets },
-      },
-    ] = relays as [TestRelay];
+    const [{ url, parts }] = relays as [TestRelay];
+    const { open, budgets } = parts;
     await send(0);
     const reserve = jest.spyOn(budgets, 'reserve');
     const waits = (count: number) => until(() => isGranted(reserve, count - 1));

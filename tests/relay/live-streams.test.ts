@@ -264,14 +264,8 @@ describe('the end of live streams', () => {
     relay.logLine(({ bot }) => bot === 'acme/helper');
 
   /** Holds the next check of a session, after it was read or before, until `release` is called. */
-  function holdCheck(
-    {
-      relay: {
-        parts: { sessions },
-      },
-    }: RelayAndUpstream,
-    isRead: boolean,
-  ) {
+  function holdCheck({ relay }: RelayAndUpstream, isRead: boolean) {
+    const { sessions } = relay.parts;
     const get = sessions.get.bind(sessions);
     const checked = Promise.withResolvers<void>();
     const released = Promise.withResolvers<void>();

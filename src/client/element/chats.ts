@@ -119,7 +119,7 @@ function noting(client: BotClient, { user, all, put }: ReturnType<typeof keptCha
     // The list is that of the user who is signed in now, and the snapshot may be of the one before.
     if (session?.user.id !== user() || !question || isLoading) return;
     const last = messages.at(-1);
-    // The time of an answer is that of its end in the history, and of its beginning before.
+    // That of the last question: an answer of the history has the time of its end, and one of this page that of its beginning.
     const { metadata } = messages.filter(({ role }) => role === 'user').at(-1) ?? question;
     const key = `${id} ${messages.length}`;
     if (key !== noted) {
